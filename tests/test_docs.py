@@ -34,9 +34,37 @@ def commands(block: str) -> str:
     return "\n".join(kept)
 
 
+#: Logs every connection and name lookup that leaves the machine, independently of offline mode.
+WATCH_CONNECTIONS = """
+import sys
+
+def watch(event, arguments):
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        host = arguments[1][0]
+    elif event == "socket.getaddrinfo":
+        host = arguments[0]
+    else:
+        return
+    if host and str(host) != "localhost" and not str(host).startswith(("127.", "::1")):
+        with open({log!r}, "a") as log:
+            print(host, sys.argv, file=log)
+
+sys.addaudithook(watch)
+"""
+
+
 @pytest.mark.parametrize("guide", [g for g in GUIDES if blocks(g)], ids=lambda guide: guide.name)
-def test_every_block_of_a_guide_runs(guide: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def test_every_block_of_a_guide_runs_offline(guide: Path, tmp_path: Path) -> None:
+    connections, watching = tmp_path / "connections.log", tmp_path / "watching"
+    watching.mkdir()
+    program = WATCH_CONNECTIONS.format(log=str(connections))
+    (watching / "sitecustomize.py").write_text(program, encoding="utf-8")
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(watching),
+        "R2MED_OFFLINE": "1",
+    }
 
     for language, block in blocks(guide):
         python = [sys.executable, "-c", block]
@@ -50,6 +78,7 @@ def test_every_block_of_a_guide_runs(guide: Path, tmp_path: Path) -> None:
         )
 
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+    assert not connections.exists(), connections.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
@@ -73,7 +102,8 @@ def test_the_references_say_what_the_code_says() -> None:
 
 def test_the_readme_names_every_extra_that_users_install() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = set(project["optional-dependencies"]) - {"test", "dev", "bench"}
+    for_contributors = {"bench", "dev", "docs", "lint", "quick", "test"}
+    extras = set(project["optional-dependencies"]) - for_contributors
 
     named = re.findall(r"r2med\[([a-z-]+)\]", (ROOT / "README.md").read_text(encoding="utf-8"))
 
@@ -92,7 +122,9 @@ def test_the_readme_shows_what_the_command_prints() -> None:
 def test_every_guide_is_listed_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
 
-    assert [guide.name for guide in GUIDES[1:] if f"docs/{guide.name}" not in readme] == []
+    site_pages = {"index.md", "api.md"}
+    guides = {guide.name for guide in GUIDES[1:]} - site_pages
+    assert [name for name in sorted(guides) if f"docs/{name}" not in readme] == []
 
 
 def test_the_glossary_is_sorted_and_defines_each_word_once() -> None:
@@ -102,3 +134,28 @@ def test_the_glossary_is_sorted_and_defines_each_word_once() -> None:
 
     assert words == sorted(words)
     assert len(set(words)) == len(words)
+
+
+def test_every_message_of_the_troubleshooting_guide_is_in_the_code() -> None:
+    guide = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    messages = re.findall(r"^\| `([^`]+)` \|", guide, re.MULTILINE)
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
+
+    assert len(messages) >= 20
+    assert [message for message in messages if message not in code] == []
+
+
+def test_the_readme_is_short_and_names_the_first_commands() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    first_screen = "\n".join(lines[:30])
+
+    assert len(lines) < 120
+    assert "make demo" in first_screen and "make test" in first_screen and "![" in first_screen
+
+
+def test_a_guide_is_read_in_five_minutes() -> None:
+    """Guides have at most 1,600 words, tables and commands included; references may be longer."""
+    references = {"commands.md", "python.md"}
+    words = {guide.name: len(guide.read_text(encoding="utf-8").split()) for guide in GUIDES}
+
+    assert {name for name, count in words.items() if count > 1600} <= references

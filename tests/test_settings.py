@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from r2med.errors import UsageError
-from r2med.settings import identity_of, read, setting
+from r2med.settings import parse_settings, setting, settings_identity
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Needed:
 def test_values_of_files_and_texts_of_options_become_the_declared_type(
     key: str, text: object, value: object
 ) -> None:
-    found = getattr(read(Example, {key: text}), key)
+    found = getattr(parse_settings(Example, {key: text}), key)
 
     assert (found, type(found)) == (value, type(value))
 
@@ -82,18 +82,18 @@ def test_a_value_that_cannot_be_is_named_with_what_could_be(
     key: str, text: object, message: str
 ) -> None:
     with pytest.raises(UsageError) as problem:
-        read(Example, {key: text}, name="x")
+        parse_settings(Example, {key: text}, name="x")
 
     assert str(problem.value).startswith(message)
 
 
 def test_a_setting_without_a_default_must_be_there() -> None:
     with pytest.raises(UsageError, match="x: the setting 'name' is missing"):
-        read(Needed, {}, name="x")
+        parse_settings(Needed, {}, name="x")
 
 
 def test_every_setting_is_part_of_the_identity_unless_declared_otherwise() -> None:
-    identity = identity_of(Example())
+    identity = settings_identity(Example())
 
     assert set(identity) == set(Example.__dataclass_fields__) - {"batch", "path"}
     assert identity["weights"] == []

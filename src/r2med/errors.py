@@ -20,7 +20,11 @@ class DataError(R2MedError):
 
 
 class MissingError(R2MedError):
-    """Something needed is not here: data, weights, an extra, the network."""
+    """Data, weights, a library or the network is missing."""
+
+
+class OfflineError(R2MedError):
+    """A connection was refused because offline mode is on."""
 
 
 class DamagedError(R2MedError):
@@ -28,7 +32,7 @@ class DamagedError(R2MedError):
 
 
 class LimitError(R2MedError):
-    """A limit of tokens or money is reached, and what was done is kept; the exit code is 3."""
+    """A limit of tokens or money is reached, and finished work is stored; the exit code is 3."""
 
 
 class WorkError(R2MedError):
@@ -36,14 +40,14 @@ class WorkError(R2MedError):
 
 
 def need(*libraries: str, extra: str) -> None:
-    """A MissingError that says what to install, where a library is not installed."""
+    """Raise MissingError with the command to install it if a library is missing."""
     absent = [name for name in libraries if find_spec(name) is None]
     if absent:
         raise MissingError(f"this needs {' and '.join(absent)}: pip install 'r2med[{extra}]'.")
 
 
 def first_line(problem: Exception) -> str:
-    """What an error says first, or its name where it says nothing."""
+    """The first line of an error's message, or its type if it has none."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
@@ -53,15 +57,15 @@ def plural(count: int, word: str, words: str | None = None) -> str:
     return f"{count:,} {word if count == 1 else words or usual}"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names_known: Iterable[str]) -> str:
     """A clause that offers the known names closest to a mistyped one, or all of a short list.
 
-    The closest stands first.
+    The closest comes first.
     """
-    names = sorted(set(known))
+    names = sorted(set(names_known))
     lowered = {n.lower(): n for n in reversed(names)}
     offered = [lowered[close] for close in get_close_matches(name.lower(), lowered)]
     if offered:
         return "Did you mean " + " or ".join(repr(n) for n in offered) + "?"
-    shown = ", ".join(names[:20])
-    return f"Known: {shown}{', ...' if len(names) > 20 else ''}."
+    listed = ", ".join(names[:20])
+    return f"Known: {listed}{', ...' if len(names) > 20 else ''}."

@@ -1,10 +1,8 @@
-"""Settings of registry entries: read into typed values once, and the identity made of them.
+"""Typed settings of registry entries, and the identity derived from them.
 
-A room declares what its entries may say as a frozen dataclass; `read` fills it from an entry's
-fields and names what is wrong. Every field enters `identity_of` unless `setting` says otherwise, so
-a setting that somebody adds changes the identity without further work. `systems.build` reads the
-settings of every stage and puts them into its identity; what is built from them adds only what
-settings cannot say, such as the content of files.
+A package declares the settings of its entries as a frozen dataclass; `parse_settings` fills it from
+an entry's fields and reports invalid values. Every field enters `settings_identity` unless
+`setting` excludes it, so a new setting changes the identity without further code.
 """
 
 from __future__ import annotations
@@ -28,13 +26,13 @@ _SHOWN = 60
 
 
 @cache
-def shipped(path: str) -> dict[str, Any]:
-    """A TOML file of this package."""
+def read_packaged_toml(path: str) -> dict[str, Any]:
+    """Read a TOML file of this package."""
     return read_toml(Path(__file__).parent / path)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file; DataError where it is none."""
+    """Read a TOML file; DataError if it is not valid."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
@@ -51,18 +49,18 @@ def setting(
     """A field of settings with limits, or with another part in the identity.
 
     `identity="none"` is for what never changes a ranking: batch sizes, prices, keys.
-    `identity="content"` is for a path or name that stands for files or a model: what is built adds
+    `identity="content"` is for a path or name of files or a model: the built stage adds
     what it really found there, so that a folder may move and a changed file is another identity.
     """
     declared = {"identity": identity, "least": least, "most": most}
     return dataclasses.field(default=default, metadata=declared)
 
 
-def read(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> T:
+def parse_settings(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> T:
     """The settings of an entry; texts, as options give them, become values of the field's type.
 
     A field that the class does not know, one that is missing and a value that cannot be are
-    UsageErrors; `name` is the entry's and stands in them.
+    UsageErrors; messages contain `name`, the entry's name.
     """
     hints = get_type_hints(settings)
     declared = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
@@ -72,13 +70,13 @@ def read(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> 
     values: dict[str, object] = {}
     for key, field in declared.items():
         if key in fields:
-            values[key] = _checked(field, hints[key], fields[key], name)
+            values[key] = _check_value(field, hints[key], fields[key], name)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise UsageError(f"{name}: the setting {key!r} is missing.")
     return settings(**values)
 
 
-def identity_of(settings: object) -> dict[str, object]:
+def settings_identity(settings: object) -> dict[str, object]:
     """All settings that may change a ranking, as JSON values."""
     values = {
         field.name: getattr(settings, field.name)
@@ -90,12 +88,12 @@ def identity_of(settings: object) -> dict[str, object]:
     }
 
 
-def _checked(field: dataclasses.Field[Any], hint: object, value: object, name: str) -> object:
+def _check_value(field: dataclasses.Field[Any], hint: object, value: object, name: str) -> object:
     least, most = field.metadata.get("least"), field.metadata.get("most")
     try:
-        typed = _typed(hint, value)
+        typed = _convert(hint, value)
         values = typed if isinstance(typed, tuple) else (typed,)
-        numbers = [each for each in values if type(each) in (int, float)]
+        numbers = [item for item in values if type(item) in (int, float)]
         below = least is not None and any(number < least for number in numbers)
         if below or (most is not None and any(number > most for number in numbers)):
             raise ValueError
@@ -104,8 +102,8 @@ def _checked(field: dataclasses.Field[Any], hint: object, value: object, name: s
         short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
         span = "" if least is None else f" from {least:g}"
         span += "" if most is None else f" to {most:g}"
-        wanted = " or ".join(_wanted(part, span) for part in _alternatives(hint))
-        raise UsageError(f"{name}[{field.name}={short}]: expected {wanted}.") from None
+        expected = " or ".join(_describe_type(part, span) for part in _alternatives(hint))
+        raise UsageError(f"{name}[{field.name}={short}]: expected {expected}.") from None
     return typed
 
 
@@ -114,24 +112,28 @@ def _alternatives(hint: object) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
-def _typed(hint: object, value: object) -> object:
+def _convert(hint: object, value: object) -> object:
     """The value as the declared type; ValueError when it is none."""
     origin, kinds = get_origin(hint), _alternatives(hint)
     if len(kinds) > 1:
-        words = [kind for kind in kinds if kind is NoneType or get_origin(kind) is Literal]
-        for kind in (*words, *kinds):
+        words = [
+            type_hint
+            for type_hint in kinds
+            if type_hint is NoneType or get_origin(type_hint) is Literal
+        ]
+        for type_hint in (*words, *kinds):
             with suppress(ValueError):
-                return _typed(kind, value)
+                return _convert(type_hint, value)
     elif origin is Literal:
         if value in get_args(hint):
             return value
     elif origin is tuple:
-        kind, items = get_args(hint)[0], value
+        type_hint, items = get_args(hint)[0], value
         if isinstance(value, str):  # of an option: numbers as in 0.3:0.7, or one text
             parts = [part for part in value.replace(",", ":").split(":") if part]
-            items = [value] if kind is str else parts
+            items = [value] if type_hint is str else parts
         if isinstance(items, list | tuple):
-            return tuple(_typed(kind, item) for item in items)
+            return tuple(_convert(type_hint, item) for item in items)
     elif hint is NoneType:
         if value in (None, "", "none"):
             return None
@@ -151,8 +153,8 @@ def _typed(hint: object, value: object) -> object:
     raise ValueError
 
 
-def _wanted(hint: Any, span: str) -> str:
-    """What could stand there, in words."""
+def _describe_type(hint: Any, span: str) -> str:
+    """The expected type in words."""
     if get_origin(hint) is tuple:
         return "texts" if get_args(hint)[0] is str else f"numbers{span}, as in 0.3:0.7"
     if get_origin(hint) is Literal:

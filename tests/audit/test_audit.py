@@ -16,14 +16,15 @@ from r2med.audit.files import training_files
 from r2med.audit.matching import Match
 from r2med.audit.scanning import scan
 from r2med.errors import DataError
+from r2med.execution.resources import Progress
 from r2med.explore.pages.about import audits_page
 from r2med.explore.render import server_link
 from r2med.results.overlap import stored_audits
-from r2med.retrieve.conditions import Progress
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Task
 from tests.cli.running import run
 from tests.nano.making import task_of
+from tests.tasks.writing import Written, write_r2med
 
 TASK = "demo/biology"
 FILLER = "An unrelated sentence about the weather in the mountains, number {} of a long series."
@@ -356,7 +357,7 @@ def test_a_benchmark_is_held_against_itself(here: Path, task: Task) -> None:
     write_rows(folder / "corpus.jsonl", documents)
     asked = {
         "id": "q",
-        "text": f"Tell me of iron deficiency: {task.query(query)}",
+        "text": f"Warn me of iron deficiency: {task.query(query)}",
         "answer": "Iron deficiency",
     }
     write_rows(folder / "query.jsonl", [asked])
@@ -435,3 +436,47 @@ def test_the_explorer_shows_verdicts_and_both_texts_without_their_markup(
     assert "contaminated" in page and "one is damaged" in page
     assert "&lt;script&gt;" in page and "<script>alert" not in page and "<b>mine" not in page
     assert "No training set has been audited here." in audits_page([], [], server_link)
+
+
+def test_a_row_that_cannot_be_read_is_not_in_the_clean_copy(here: Path, task: Task) -> None:
+    leaked = task.query(task.queries.ids[0].as_py())
+    lines = [json.dumps(row) for row in filler(3)]
+    lines += [json.dumps({"query": leaked}), '{"query": "cut off']
+    Path("train.jsonl").write_text("\n".join(lines) + "\n")
+    Path("table.csv").write_text("query,answer\na sentence,b\nonly one column\nanother,d\n")
+
+    done = run("audit", "train.jsonl", "table.csv", "--task", TASK, "--write-clean", "clean")
+
+    assert Path("clean/train.jsonl").read_text().splitlines() == lines[:3]
+    assert Path("clean/table.csv").read_text() == "query,answer\na sentence,b\nanother,d\n"
+    assert "train.jsonl without 1 leaked row and 1 unreadable row; 3 rows kept" in done.err
+    removed = [json.loads(line) for line in Path("clean/removed.jsonl").read_text().splitlines()]
+    unreadable = [row for row in removed if row["because"][0]["kind"] == "unreadable"]
+    places = [(row["file"], row["row"]) for row in unreadable]
+    assert places == [("train.jsonl", 5), ("table.csv", 3)]
+
+
+def test_no_planted_text_stays_in_the_clean_copy(here: Path) -> None:
+    """Short texts, texts that share most of their words, and texts inside longer rows."""
+    template = (
+        "A {} year old patient comes to the clinic with {} since {} days and asks which of the "
+        "following is the most likely diagnosis given the findings above"
+    )
+    family = [template.format(20 + n, "pain" if n % 2 else "fever", n % 7) for n in range(120)]
+    short = [f"which nerve number {n} moves" for n in range(40)]
+    alone = [
+        f"Observation {n}: {' '.join(f'finding{n}x{m}' for m in range(30))}" for n in range(40)
+    ]
+    texts = [*family, *short, *alone]
+    queries = tuple((f"q{n}", text) for n, text in enumerate(texts))
+    judgements = (("q0", "d1", 1),)
+    write_r2med(here / "own", Written(queries=queries, judgements=judgements))
+    longer = [f"{FILLER} {text} {FILLER}" for text in texts]
+    planted = [{"text": longer[n] if n % 2 else text} for n, text in enumerate(texts)]
+    write_rows(here / "train.jsonl", [*filler(50), *planted])
+
+    run("audit", "train.jsonl", "--task", "own", "--against", "queries", "--write-clean", "clean")
+
+    kept = Path("clean/train.jsonl").read_text().splitlines()
+    assert len(planted) == 200
+    assert kept == [json.dumps(row) for row in filler(50)]

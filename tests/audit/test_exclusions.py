@@ -121,7 +121,7 @@ def test_equal_input_gives_equal_bytes(tmp_path: Path) -> None:
 def test_a_file_there_is_stays_unless_forced(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("keep")
 
-    with pytest.raises(UsageError, match="is not empty, and nothing in it was touched"):
+    with pytest.raises(UsageError, match="is not empty; nothing was changed"):
         write_exclusions([load_task("demo/biology")], tmp_path / "mine")
 
     assert (tmp_path / "mine").read_text() == "keep"

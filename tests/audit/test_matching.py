@@ -100,7 +100,7 @@ def test_exact_and_contained_say_what_the_words_say(
     assert [match.kind for match in whole] == ["exact"]
     for match in embedded:
         assert (match.kind == "exact") == (around == own)
-        if match.kind == "contained":
+        if match.kind == "contained" and not match.short:
             runs = {tuple(around[i : i + 8]) for i in range(len(around) - 7)}
             shared = [i for i in range(len(own) - 7) if tuple(own[i : i + 8]) in runs]
             covered = {place for start in shared for place in range(start, start + 8)}
@@ -110,11 +110,24 @@ def test_exact_and_contained_say_what_the_words_say(
             assert len(covered) >= 0.9 * len(own) or len(reverse) >= 0.9 * len(around)
 
 
-def test_a_short_text_counts_as_exact_only() -> None:
+def test_a_short_text_counts_as_exact_or_as_contained_word_for_word() -> None:
     index = TextIndex(["what causes low blood sodium"])
+    longer = "Tell me: what causes low blood sodium in marathon runners"
+    changed = "Tell me: what causes low serum sodium in marathon runners"
 
     assert [match.kind for match in index.matches(["What causes low blood sodium?"])] == ["exact"]
-    assert index.matches(["Tell me: what causes low blood sodium in marathon runners"]) == []
+    [contained] = index.matches([longer])
+    assert (contained.kind, contained.short, contained.at) == ("contained", True, 2)
+    assert index.matches([changed]) == []
+
+
+def test_a_text_whose_every_run_is_common_is_found_inside_a_longer_one() -> None:
+    shared = "which of the following is the most likely diagnosis of this patient"
+    index = TextIndex([shared, *(f"{shared} seen in ward {n} on day {n}" for n in range(100))])
+
+    matches = index.matches([f"Before it some words. {shared}. After it others."])
+
+    assert 0 in {match.entry for match in matches}
 
 
 def test_a_long_run_copied_into_a_longer_text_is_an_excerpt(documents: list[str]) -> None:

@@ -164,7 +164,7 @@ def test_every_condition_has_its_line_and_one_that_holds_suffices() -> None:
     [
         ("ndcg@10 falls 1", "'ndcg@10 falls 1': this condition cannot be read. Expected 'METRIC"),
         ("ndcg@10 drops by 2 %", "cannot be read"),
-        ("ndcg@10 drops by 0", "expected a number of points above 0"),
+        ("ndcg@10 drops by 0", "expected a number above 0"),
         ("ndgc@10 drops by 1", "Did you mean 'ndcg@10'"),
     ],
 )
@@ -182,3 +182,13 @@ def test_verdicts_of_gates_are_data_too() -> None:
     [verdict] = json.loads(shown.out)
     assert (shown.code, verdict["failed"], verdict["new"]) == (0, False, "bm25-nano")
     assert verdict["condition"] == "ndcg@10 drops by 99" and verdict["over"] == "mean of 2 tasks"
+
+
+@pytest.mark.usefixtures("evaluated")
+@pytest.mark.parametrize(("order", "sign"), [("loss", -1), ("gain", 1)])
+def test_queries_are_ordered_by_loss_or_gain_of_a(order: str, sign: int) -> None:
+    shown = run("compare", "bm25", "bm25-lucene", "--queries", "--order", order, "--json")
+
+    differences = [query["difference"] for query in json.loads(shown.out)["queries"]]
+    assert differences == sorted(differences, reverse=sign > 0)
+    assert sign * differences[0] > 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.home import PAID, SHELVES, home, shelf
+from r2med.paths import CACHE_FOLDERS, PAID_FOLDERS, cache_folder, home_folder
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import find_task
 from tests.cli.running import run
@@ -155,45 +155,45 @@ def test_verify_without_any_data_says_how_to_get_some(small_registry: None) -> N
 
 
 def test_cache_shows_the_size_of_each_shelf() -> None:
-    write(shelf("data"), {"full/Biology/corpus.jsonl": b"x" * 2_500_000})
+    write(cache_folder("data"), {"full/Biology/corpus.jsonl": b"x" * 2_500_000})
 
     outcome = run("cache")
     shown = json.loads(run("cache", "--json").out)
 
-    assert str(home()) in outcome.out and "2.5 MB" in outcome.out
+    assert str(home_folder()) in outcome.out and "2.5 MB" in outcome.out
     assert {row["shelf"]: row["bytes"] for row in shown["shelves"]}["data"] == 2_500_000
 
 
 def test_clearing_a_shelf_leaves_the_others_and_the_results() -> None:
-    write(shelf("arrow"), {"copy": b"x"})
-    write(shelf("data"), {"full/Biology/corpus.jsonl": b"x"})
+    write(cache_folder("arrow"), {"copy": b"x"})
+    write(cache_folder("data"), {"full/Biology/corpus.jsonl": b"x"})
     write(Path("r2med-results"), {"result.json": b"{}"})
 
     outcome = run("cache", "clear", "arrow", "--yes")
 
     assert outcome.code == 0
-    assert not shelf("arrow").exists()
-    assert shelf("data").exists() and Path("r2med-results/result.json").exists()
+    assert not cache_folder("arrow").exists()
+    assert cache_folder("data").exists() and Path("r2med-results/result.json").exists()
 
 
 def test_clearing_asks_first_and_a_pipe_is_not_consent() -> None:
-    write(shelf("arrow"), {"copy": b"x"})
+    write(cache_folder("arrow"), {"copy": b"x"})
 
     outcome = run("cache", "clear")
 
     assert outcome.code == 1
-    assert shelf("arrow").exists()
+    assert cache_folder("arrow").exists()
 
 
 def test_what_paid_models_answered_is_cleared_only_by_name() -> None:
-    for name in SHELVES:
-        write(shelf(name), {"file": b"x"})
+    for name in CACHE_FOLDERS:
+        write(cache_folder(name), {"file": b"x"})
 
     everything = run("cache", "clear", "--yes")
-    left = [name for name in SHELVES if shelf(name).exists()]
-    named = run("cache", "clear", *PAID, "--yes")
+    left = [name for name in CACHE_FOLDERS if cache_folder(name).exists()]
+    named = run("cache", "clear", *PAID_FOLDERS, "--yes")
 
     assert everything.code == named.code == 0
-    assert left == list(PAID)
-    assert f"kept: {', '.join(PAID)}" in everything.out
-    assert not any(shelf(name).exists() for name in SHELVES)
+    assert left == list(PAID_FOLDERS)
+    assert f"kept: {', '.join(PAID_FOLDERS)}" in everything.out
+    assert not any(cache_folder(name).exists() for name in CACHE_FOLDERS)

@@ -51,7 +51,7 @@ def test_a_signal_ends_with_one_line_that_says_what_is_kept(
     stored = len(list(Path("r2med-results").glob("*/*/*/result.json")))
     assert kept is not None
     assert stored - 1 <= int(kept[1]) <= stored
-    assert "Run the same command again to go on" in done.err
+    assert "Run the same command again to continue" in done.err
 
 
 def test_a_signal_during_an_import_is_not_swallowed_by_what_imports() -> None:
@@ -130,10 +130,10 @@ def stored() -> None:
 
 
 REFUSED = [
-    ("eval bm25 --task demo/biology --results a-file", "a-file", "not a directory"),
-    ("eval bm25 --task demo/biology --results a-file/below", "a-file", "not a directory"),
+    ("eval bm25 --task demo/biology --results a-file", "a-file", "not a folder"),
+    ("eval bm25 --task demo/biology --results a-file/below", "a-file", "not a folder"),
     ("results --results a-file", "a-file", "not a folder"),
-    ("results export --out a-file", "a-file", "not a directory"),
+    ("results export --out a-file", "a-file", "not a folder"),
     (
         "diagnose bm25 --task demo/biology --out a-folder.parquet",
         "a-folder.parquet",

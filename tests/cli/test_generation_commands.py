@@ -62,14 +62,13 @@ def test_the_help_shows_brackets_as_they_are_typed() -> None:
     assert "when [generations=OUT] follows" in " ".join(run("generate", "--help").out.split())
 
 
-def test_a_dry_run_asks_nobody_and_says_what_it_would_use(server: LLMServer) -> None:
-    told = run("generate", "search-o1", "--llm", "qwen-7b", "--task", TASK, "--dry-run")
+def test_an_estimate_sends_no_request(server: LLMServer) -> None:
+    done = run("estimate", "search-o1:qwen-7b | bm25", "--task", TASK)
 
-    assert told.code == 0, told.err
+    assert done.code == 0, done.err
     assert server.seen == []
-    assert "nothing is asked yet" in told.out
-    assert "first turns only" in " ".join(told.out.split())
-    assert max(map(len, told.out.splitlines())) <= 80
+    assert "first turns only" in " ".join(done.out.split())
+    assert max(map(len, done.out.splitlines())) <= 80
 
 
 def test_fresh_asks_again(server: LLMServer) -> None:
@@ -170,7 +169,7 @@ def test_a_prompts_folder_that_is_not_there_is_an_error() -> None:
     failed = run("generate", "hyde:qwen-7b", "--task", TASK, "--prompts", "nowhere")
 
     assert failed.code == 1
-    assert "--prompts nowhere: there is no such folder" in failed.err
+    assert "--prompts nowhere: the folder does not exist" in failed.err
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra ray")

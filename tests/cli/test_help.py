@@ -14,7 +14,7 @@ import pytest
 import typer
 
 import r2med
-from r2med.cli.app import RENAMED, app
+from r2med.cli.app import app
 from tests.cli.running import run
 
 #: Calls that write to a stream as they are told, and the files that may use them.
@@ -92,7 +92,7 @@ def test_a_command_loads_no_other_command() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     loaded = {name.removeprefix("r2med.cli.") for name in done.stdout.splitlines()[-1].split()}
-    assert loaded == {"app", "info", "main", "options"}
+    assert loaded == {"app", "info", "main", "options", "pyarrow_setup", "sweep"}
 
 
 def test_everything_printed_goes_through_the_door() -> None:
@@ -107,9 +107,19 @@ def test_everything_printed_goes_through_the_door() -> None:
     assert {place.partition(":")[0] for place in past} <= DOORS, past
 
 
-@pytest.mark.parametrize("name", RENAMED)
-def test_a_removed_command_answers_with_its_new_name(name: str) -> None:
-    done = run(*name.split()[1:], "anything")
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=" ".join)
+def test_options_are_shown_under_headings(words: tuple[str, ...]) -> None:
+    lines = run(*words, "--help").out.splitlines()
+
+    headings = [line.rstrip(":") for line in lines if line.endswith(":") and line[0] != " "]
+    order = ["Arguments", "What to run", "Models", "Limits", "Output"]
+    assert headings == [heading for heading in order if heading in headings]
+    assert "Output" in headings
+
+
+def test_a_command_line_of_the_reference_scripts_is_sent_to_run() -> None:
+    done = run("--mode", "eval_retrieval", "--task", "Biology")
 
     assert done.code == 2
-    assert f"`{name}` is now `{RENAMED[name]}`" in done.err
+    assert "r2med run --mode eval_retrieval --task Biology" in done.err
+    assert "run " in run("--help").out

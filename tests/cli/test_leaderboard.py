@@ -45,7 +45,7 @@ def test_a_hundred_columns_show_every_task_and_eighty_the_families(
 
 
 def test_the_reader_is_told_which_mean_which_origin_and_what_gains() -> None:
-    shown = " ".join(run("leaderboard").out.split())
+    shown = " ".join(run("leaderboard", "--legend").out.split())
 
     assert "task mean over 8 tasks (each task counts once)" in shown
     assert "expansion: 73 of 73 rows gain, median +9.38" in shown
@@ -67,7 +67,7 @@ def test_one_system_is_shown_with_what_differs_in_the_protocols_of_its_figures()
 def test_what_is_unknown_of_a_protocol_is_said_where_no_known_setting_differs() -> None:
     shown = " ".join(run("leaderboard", "--only", "diver").out.split())
 
-    assert "No known setting differs." in shown
+    assert "The known settings are equal" in shown or "All settings are equal" in shown
     assert "Unknown of GroupRank: everything but checkpoint." in shown
 
 
@@ -110,12 +110,23 @@ def test_systems_are_chosen_with_commas() -> None:
 
 
 def test_the_legend_of_the_first_rows_explains_only_what_they_use() -> None:
-    whole, first = run("leaderboard").out, run("leaderboard", "--top", "3").out
+    whole, first = (run("leaderboard", "--legend", *rows).out for rows in ((), ("--top", "3")))
 
     assert "Averages only" in whole and "Averages only" not in first
     assert "NanoR2MED" not in first
     assert first.count(" is ") < whole.count(" is ")
-    assert "`--only SYSTEM`" not in run("leaderboard", "--only", "e5").out
+    assert "`--only SYSTEM`" not in run("leaderboard", "--legend", "--only", "e5").out
+
+
+def test_the_legend_has_two_lines_unless_it_is_asked_for() -> None:
+    short, full = (
+        run("leaderboard", "--top", "3").out,
+        run("leaderboard", "--top", "3", "--legend").out,
+    )
+    legend = short[short.index("Δ: gain") : short.index("--legend.")]
+
+    assert legend.count("\n") < 2
+    assert "Printed means have no interval and no test." in " ".join(full.split())
 
 
 def test_an_empty_demo_board_says_what_to_try() -> None:
@@ -155,7 +166,7 @@ def test_wrong_usage_is_explained(arguments: list[str], told: str) -> None:
     assert told in shown.err
 
 
-def test_a_damaged_result_is_named_and_left_out() -> None:
+def test_a_result_with_damaged_scores_is_named_and_has_no_interval() -> None:
     run("eval", "bm25", "--task", "demo")
     damaged = next(Path("r2med-results/demo/demo-biology").glob("*/scores.parquet"))
     damaged.write_bytes(b"broken")
@@ -163,8 +174,9 @@ def test_a_damaged_result_is_named_and_left_out() -> None:
     shown = run("leaderboard", "--suite", "demo")
 
     assert shown.code == 0
-    assert "scores.parquet" in shown.err.replace("\n", "")
-    assert "7 of 8 tasks" in shown.out
+    text = shown.out.replace("\n", "")
+    assert "scores.parquet: its checksum differs" in text
+    assert "No interval and no test" in text
 
 
 def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:
@@ -173,5 +185,5 @@ def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:
     elsewhere = run("leaderboard", "--cost", "--top", "3")
 
     assert "--suite" not in nothing.err
-    assert "those stored here: --suite demo." in elsewhere.err
+    assert "which are in: --suite demo." in elsewhere.err
     assert "stored here" not in run("leaderboard", "--suite", "demo", "--cost").err

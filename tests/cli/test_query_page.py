@@ -96,7 +96,7 @@ def test_generations_that_are_gone_are_said_to_be(server: LLMServer) -> None:
 
     shown = " ".join(page("hyde:qwen-7b | bm25").split())
 
-    assert "the texts are no longer kept; --run asks the model" in shown
+    assert "the texts are no longer stored; --run asks the model" in shown
 
 
 def test_a_system_without_results_is_run_only_when_asked(server: LLMServer) -> None:
@@ -181,7 +181,7 @@ def test_a_fusion_s_page_shows_each_member_s_rank_the_generation_and_the_prompt(
 
     assert "members: hyde:qwen-7b | bm25 " in shown and "; bm25-lucene " in shown
     assert "A passage about sympathetic vasoconstriction." in shown
-    assert "prompt, as it was sent" in shown
+    assert "prompt as sent" in shown
     assert told["expansion"]["prompt"] in sent
     assert " ".join(told["expansion"]["prompt"].split()) in shown
     ranks = told["members"]["bm25-lucene"]
@@ -192,4 +192,4 @@ def test_a_fusion_s_page_shows_each_member_s_rank_the_generation_and_the_prompt(
 def test_no_prompt_is_shown_for_generations_made_elsewhere() -> None:
     run("eval", given_system(), "--task", TASK)
 
-    assert "prompt, as it was sent" not in page(given_system())
+    assert "prompt as sent" not in page(given_system())

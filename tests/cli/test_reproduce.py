@@ -56,7 +56,7 @@ def test_a_difference_is_printed_with_its_reasons(tmp_path: Path) -> None:
 
     shown = run("reproduce", "bm25", "--task", "Biology", "--data-root", str(tmp_path))
 
-    assert shown.code == 0
+    assert shown.code == 4
     assert "different" in shown.out
     assert "Known reasons for a difference:" in shown.out
 
@@ -66,3 +66,15 @@ def test_an_unpublished_system_is_wrong_usage() -> None:
 
     assert shown.code == 2
     assert "No figures of full are published for 'bm25-lucene'" in shown.err
+
+
+def test_strict_refuses_data_that_is_not_the_published_even_with_a_stored_result(
+    tmp_path: Path,
+) -> None:
+    small_copy(tmp_path, "Biology")
+    command = ("eval", "bm25", "--task", "Biology", "--data-root", str(tmp_path))
+
+    lax, strict = run(*command), run(*command, "--strict")
+
+    assert (lax.code, strict.code) == (0, 1)
+    assert "differs from the manifest of Biology" in strict.err

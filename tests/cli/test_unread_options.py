@@ -12,8 +12,6 @@ from tests.cli.running import run
 @pytest.mark.parametrize(
     ("command", "options", "mode"),
     [
-        ("eval bm25 --dry-run", "--by family", "with --dry-run"),
-        ("eval hyde:gpt4|bm25 --dry-run", "--max-cost 5", "with --dry-run"),
         ("eval bm25 --json", "--by family", "on JSON"),
         ("eval bm25", "--max-cost 5", "on systems that ask no model"),
         ("eval wordllama", "--llm-url http://127.0.0.1:9/v1", "on systems that ask no model"),
@@ -27,7 +25,6 @@ from tests.cli.running import run
         ("diagnose bm25 -t demo/biology --query 1", "--out x.parquet", "with --query"),
         ("diagnose bm25 -t demo/biology --query 1", "--fresh", "without --run"),
         ("generate hyde --write-prompts here", "--llm gpt4", "with --write-prompts"),
-        ("generate hyde --llm gpt4 --dry-run", "--max-tokens 9", "with --dry-run"),
         ("generate hyde --llm gpt4", "--engine processes", "on hyde: it searches nothing"),
         ("diagnose bm25 -t demo/biology --query 1", "--engine ray", "without --run"),
         ("tasks list --json", "--by family", "on JSON"),

@@ -18,10 +18,10 @@ from r2med.expand.agents import (
     Turn,
 )
 from r2med.expand.answers import Sample
+from r2med.expand.expander import Method
 from r2med.expand.prompts import read_prompt
-from r2med.expand.writing import Method
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 
 BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
@@ -59,7 +59,7 @@ class Model:
 
 def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
     name = "search-r1" if tags is SEARCH_R1 else "search-o1"
-    method = read(Method, entries()[name].fields)
+    method = parse_settings(Method, entries()[name].fields)
     method = replace(method, turns=turns, tokens=tokens, passages=2, words=3)
     return Loop(method, read_prompt(name, "exam"), library or Library())
 
@@ -246,7 +246,7 @@ def test_a_request_written_properly_is_read_back(
 ) -> None:
     turn = Turn("search", thought, " ".join(words))
 
-    assert tags.read(tags.closed(turn)) == turn
+    assert tags.read(tags.close_search(turn)) == turn
 
 
 @given(st.text(alphabet="<>/|_ abeginsearchquerywd", max_size=80))

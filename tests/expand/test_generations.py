@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from r2med.errors import DamagedError, DataError, MissingError
 from r2med.expand.agents import Step, Trace
 from r2med.expand.answers import Expanded, Sample
+from r2med.expand.expander import Method
 from r2med.expand.generations import (
     FromFile,
     check_fit,
@@ -20,8 +21,7 @@ from r2med.expand.generations import (
     read_traces,
     write_generations,
 )
-from r2med.expand.writing import Method
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.registry import find_task
@@ -35,8 +35,8 @@ def raws(file: Path, query_id: str) -> tuple[str, ...]:
 
 def look(task: Task, generations: str, llm: str = "gpt4") -> FromFile | None:
     """The file of `hyde:gpt4[generations=...]`."""
-    entry = entries()["hyde"].overridden({"llm": llm, "generations": generations})
-    return find_file(task, read(Method, entry.fields))
+    entry = entries()["hyde"].override({"llm": llm, "generations": generations})
+    return find_file(task, parse_settings(Method, entry.fields))
 
 
 outcomes = st.sampled_from(["ok", "truncated", "empty", "refused"])
@@ -279,7 +279,7 @@ def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(task: Task, tmp_p
 def test_more_samples_than_a_file_holds_are_refused(task: Task, tmp_path: Path) -> None:
     file = rows_for(tmp_path / "g.jsonl", *QUERIES)
     options = {"llm": "gpt4", "generations": str(file), "n": "2"}
-    found = find_file(task, read(Method, entries()["hyde"].overridden(options).fields))
+    found = find_file(task, parse_settings(Method, entries()["hyde"].override(options).fields))
 
     assert found is not None
     with pytest.raises(DataError, match=r"query '1' has 1 generations, \[n=2\] asks for more"):
@@ -294,3 +294,18 @@ def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:
     found = look(nano, "published")
 
     assert found is not None and found.path == file
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/..", "\0", "../outside"])
+def test_the_name_of_a_task_leads_to_no_folder_outside(
+    name: str, task: Task, tmp_path: Path
+) -> None:
+    inside = tmp_path / "root" / "generations"
+    inside.mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "root", tmp_path / "outside"):
+        path = file_in(folder, "hyde", "m")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}\n")
+
+    with pytest.raises(MissingError, match="no generations of hyde by m"):
+        look(replace(task, name=name), str(inside), llm="m")

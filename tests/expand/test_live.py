@@ -10,16 +10,17 @@ import pytest
 
 import r2med
 from r2med.errors import LimitError
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.expand import generations
 from r2med.expand.answers import Expansion
+from r2med.expand.expander import Expander, Finder, FromModel, Method
 from r2med.expand.generations import FromFile, file_in, read_generations, read_traces
-from r2med.expand.writing import Expander, Finder, FromModel, Method
 from r2med.remote.budget import Limits
 from r2med.results.cost import cost_of
 from r2med.results.record import Result
 from r2med.retrieve.bm25 import Bm25Retriever
-from r2med.retrieve.conditions import Conditions
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.build import System
 from r2med.systems.registry import entries
 from r2med.tasks.reading.lines import lines
@@ -34,6 +35,7 @@ from tests.llm_server import (
     cut,
     fails,
     garbled,
+    running_llm_server,
     says,
 )
 
@@ -41,18 +43,18 @@ QUICK = Limits(concurrency=1, timeout=10, backoff=0.001)
 
 
 def finder(task: Task, text: str) -> Finder:
-    retriever = read(Bm25Retriever, entries()[text].fields)
+    retriever = parse_settings(Bm25Retriever, entries()[text].fields)
     return Finder(task, retriever, retriever.identity)
 
 
-def expander(method: str, conditions: Conditions, **options: str) -> Expander:
-    entry = entries()[method].overridden({"llm": "qwen-7b", **options})
-    return Expander(read(Method, entry.fields), conditions, finder)
+def expander(method: str, resources: Resources, **options: str) -> Expander:
+    entry = entries()[method].override({"llm": "qwen-7b", **options})
+    return Expander(parse_settings(Method, entry.fields), resources, finder)
 
 
-def bound(task: Task, server: LLMServer, method: str, **options: str) -> FromFile | FromModel:
-    conditions = Conditions(llm_url=server.url, limits=QUICK)
-    return expander(method, conditions, **options).on(task)
+def bound(task: Task, at: LLMServer, method: str, **options: str) -> FromFile | FromModel:
+    resources = Resources(RunOptions(llm_url=at.url, limits=QUICK))
+    return expander(method, resources, **options).on(task)
 
 
 def expand(task: Task, server: LLMServer, method: str = "hyde", **options: str) -> Expansion:
@@ -60,7 +62,7 @@ def expand(task: Task, server: LLMServer, method: str = "hyde", **options: str) 
 
 
 def evaluate(task: Task, server: LLMServer, spec: str, **more: Any) -> Result:
-    system = System.from_spec(spec, Conditions(llm_url=server.url, limits=QUICK))
+    system = System.from_spec(spec, Resources(RunOptions(llm_url=server.url, limits=QUICK)))
     return r2med.evaluate(system, task, **more)
 
 
@@ -104,17 +106,17 @@ def test_an_evaluation_binds_its_expander_once(
 ) -> None:
     target = file_in(folder, "hyde", "qwen-7b")
     write(target, [{"id": query_id, "hy_doc": "urate"} for query_id in QUERIES])
-    read: list[Path] = []
+    opened: list[Path] = []
 
     def counted(path: Path) -> Iterator[tuple[int, bytes]]:
-        read.append(path)
+        opened.append(path)
         return lines(path)
 
     monkeypatch.setattr(generations, "lines", counted)
 
     evaluate(task, server, "(hyde:qwen-7b | bm25) + bm25-nano | rrf")
 
-    assert read == [target]
+    assert opened == [target]
 
 
 def test_half_a_character_from_a_server_is_searched_with_and_kept(
@@ -136,7 +138,7 @@ def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(
     write(file, [{"id": q, "hy_doc": "" if q == "1" else "gout"} for q in QUERIES])
 
     heard: list[str] = []
-    result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
+    result = evaluate(task, server, "hyde:qwen-7b | bm25", warn=heard.append)
 
     facts = result.record.facts["hyde:qwen-7b"]
     assert (facts["first_lexical"], facts["first_dense"]) == ("", [QUERIES["1"], ""])
@@ -171,9 +173,9 @@ def test_other_prompts_are_another_system(task: Task, server: LLMServer, tmp_pat
     (tmp_path / "hyde").mkdir()
     (tmp_path / "hyde" / "question.toml").write_text('user = "In short: {query}"')
     ours = bound(task, server, "hyde")
-    conditions = Conditions(llm_url=server.url, limits=QUICK, prompts=tmp_path)
+    resources = Resources(RunOptions(llm_url=server.url, limits=QUICK, prompts=tmp_path))
 
-    theirs = expander("hyde", conditions).on(task)
+    theirs = expander("hyde", resources).on(task)
     theirs.expand()
 
     assert theirs.identity != ours.identity
@@ -229,7 +231,7 @@ def test_an_agent_that_was_interrupted_goes_on_where_it_was(task: Task, server: 
     server.reply = lambda body: (
         "<search>urate</search>" if len(body["messages"]) == 1 else "<answer>gout</answer>"
     )
-    short = Conditions(llm_url=server.url, limits=Limits(tokens=1_100, concurrency=1))
+    short = Resources(RunOptions(llm_url=server.url, limits=Limits(tokens=1100, concurrency=1)))
 
     with pytest.raises(LimitError, match="Everything that arrived is kept"):
         expander("search-r1", short, max_tokens="100").on(task).expand()
@@ -264,7 +266,7 @@ def test_refused_and_empty_generations_fall_back_to_the_query_and_are_told(
     server.script += [REFUSING, EMPTY, says("ascorbic acid")]
     heard: list[str] = []
 
-    result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
+    result = evaluate(task, server, "hyde:qwen-7b | bm25", warn=heard.append)
 
     facts = result.record.facts["hyde:qwen-7b"]
     assert (facts["refused"], facts["empty"], facts["fallen_back"]) == (1, 1, 2)
@@ -277,10 +279,10 @@ def test_a_refusal_stays_one_in_a_file(task: Task, server: LLMServer, folder: Pa
     live = expand(task, server)
     kept = Path(str(live.facts()["generations_kept"]))
 
-    read = expand(task, server, generations=str(kept))
+    replayed = expand(task, server, generations=str(kept))
 
-    assert read.variants == live.variants
-    assert read.facts()["truncated"] == 1
+    assert replayed.variants == live.variants
+    assert replayed.facts()["truncated"] == 1
 
 
 def test_an_unclosed_thought_is_used_whole_and_counted_as_cut(
@@ -339,7 +341,7 @@ def test_the_default_file_is_told_and_asks_no_model(
     asked = len(server.seen)
 
     for _ in range(2):
-        result = evaluate(task, server, "hyde:qwen-7b | bm25", tell=heard.append)
+        result = evaluate(task, server, "hyde:qwen-7b | bm25", warn=heard.append)
 
     assert len(server.seen) == asked
     assert sum("are read from" in message for message in heard) == 2
@@ -370,11 +372,38 @@ def test_rerankers_see_the_original_query(task: Task, server: LLMServer) -> None
             seen.extend(query for query, _ in pairs)
             return [0.0 for _ in pairs]
 
-    conditions = Conditions(llm_url=server.url, limits=QUICK)
+    resources = Resources(RunOptions(llm_url=server.url, limits=QUICK))
     system = System.from_spec(
-        "hyde:qwen-7b | bm25 | mine@2", conditions, models={"mine": Reranker()}
+        "hyde:qwen-7b | bm25 | mine@2", resources, models={"mine": Reranker()}
     )
 
     r2med.evaluate(system, task)
 
     assert set(seen) == set(QUERIES.values())
+
+
+def test_temperature_and_seed_of_a_method_are_sent_and_change_the_identity(
+    task: Task, server: LLMServer
+) -> None:
+    plain = bound(task, server, "hyde")
+    changed = bound(task, server, "hyde", temperature="1.5", seed="7", n="2")
+    changed.expand()
+
+    assert {body["temperature"] for body in server.bodies} == {1.5}
+    assert {body["seed"] for body in server.bodies} == {7, 8}
+    assert changed.identity["llm"] != plain.identity["llm"]
+
+
+def test_answers_of_any_server_are_reused_on_another_address(task: Task, server: LLMServer) -> None:
+    first = bound(task, server, "hyde", server="any")
+    first.expand()
+    asked = len(server.bodies)
+
+    with running_llm_server() as other:
+        again = bound(task, other, "hyde", server="any")
+        again.expand()
+        elsewhere = bound(task, other, "hyde")
+
+        assert not other.bodies
+    assert asked > 0
+    assert again.identity == first.identity != elsewhere.identity

@@ -4,13 +4,13 @@ import pytest
 
 from r2med import settings
 from r2med.errors import UsageError
-from r2med.expand.writing import Method
+from r2med.expand.expander import Method
 from r2med.systems.registry import entries
 
 
 def read(name: str, **options: str) -> Method:
-    entry = entries()[name].overridden({"llm": "qwen-7b", **options})
-    method = settings.read(Method, entry.fields, name=name)
+    entry = entries()[name].override({"llm": "qwen-7b", **options})
+    method = settings.parse_settings(Method, entry.fields, name=name)
     method.check()
     return method
 
@@ -54,7 +54,7 @@ def test_a_method_that_reads_needs_a_retriever(name: str) -> None:
 
 def test_a_method_without_a_model_says_how_to_name_one() -> None:
     with pytest.raises(UsageError, match=r"hyde:qwen-7b \| bm25'; docs/llms\.md lists the names"):
-        settings.read(Method, entries()["hyde"].fields).check()
+        settings.parse_settings(Method, entries()["hyde"].fields).check()
 
 
 def test_prompts_that_no_method_has_are_an_error() -> None:

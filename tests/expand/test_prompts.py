@@ -13,7 +13,7 @@ from r2med.expand.prompts import (
     methods,
     read_prompt,
     task_kind,
-    trimmed,
+    truncate_words,
     write_prompts,
 )
 from r2med.tasks.registry import all_entries, find_task
@@ -230,7 +230,7 @@ def test_prompts_of_an_unknown_method_are_not_written(tmp_path: Path) -> None:
 
 @given(st.lists(st.text("ab", min_size=1), max_size=12), st.integers(1, 10))
 def test_trimming_keeps_the_first_words(words: list[str], limit: int) -> None:
-    kept = trimmed("  ".join(words), limit)
+    kept = truncate_words("  ".join(words), limit)
 
     assert kept.removesuffix(" ...").split() == words[:limit]
     assert kept.endswith(" ...") == (len(words) > limit)

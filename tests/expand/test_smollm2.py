@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import r2med
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.expand.generations import read_traces
-from r2med.home import shelf
-from r2med.retrieve.conditions import Conditions
+from r2med.paths import cache_folder
 from r2med.systems.build import System
 from r2med.tasks.task import Task
 
@@ -24,7 +25,7 @@ METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_end_to_end(task: Task, smollm2_url: str, method: str) -> None:
     name = f"{method}:smollm2[max_tokens=24]"
-    system = System.from_spec(f"{name} | bm25", Conditions(llm_url=smollm2_url))
+    system = System.from_spec(f"{name} | bm25", Resources(RunOptions(llm_url=smollm2_url)))
 
     result = r2med.evaluate(system, task)
 
@@ -70,5 +71,5 @@ def test_after_a_kill_no_generation_is_lost_and_none_is_made_twice(
 
 def answers() -> list[bytes]:
     """Whole lines on disk, the first process's first."""
-    files = sorted(shelf("answers").rglob("*.calls"))
+    files = sorted(cache_folder("answers").rglob("*.calls"))
     return [line[9:] for file in files for line in file.read_bytes().splitlines(keepends=True)]

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ class Site:
 
     def command(self, *arguments: str) -> None:
         """Run the command line beside it, with the same caches."""
-        _command(self.home, *arguments)
+        run_command(self.home, *arguments)
 
 
 @pytest.fixture(scope="package")
@@ -46,23 +47,33 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("explore")
     home, results = folder / "home", folder / "results"
     hostile = write_hostile_task(folder / "hostile")
-    _command(home, "eval", *SYSTEMS, "--task", TASKS, "--results", str(results))
-    _command(home, "eval", *SYSTEMS[:2], "--task", str(hostile), "--results", str(results))
-    options = ["--results", str(results), "--task", str(hostile), "--no-open", "--port", "0"]
+    run_command(home, "eval", *SYSTEMS, "--task", TASKS, "--results", str(results))
+    run_command(home, "eval", *SYSTEMS[:2], "--task", str(hostile), "--results", str(results))
+    with serving(home, "--results", str(results), "--task", str(hostile), cwd=folder) as url:
+        yield Site(url, results, home)
+
+
+@contextmanager
+def serving(home: Path, *options: str, cwd: Path) -> Iterator[str]:
+    """Run `r2med explore` at a free port until the block ends, and give its address."""
     process = subprocess.Popen(
-        [*PROGRAM, "explore", *options],
+        [*PROGRAM, "explore", "--no-open", "--port", "0", *options],
         env=_environment(home),
-        cwd=folder,
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.search(r"http://\S+/", line)
-        assert match, line + (process.stdout.read() if process.poll() is not None else "")
-        yield Site(match[0].rstrip("/"), results, home)
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if match := re.search(r"r2med explore: (http://\S+?)/(\?token=\S+)? ", line):
+                break
+        else:
+            raise AssertionError("".join(lines))
+        yield match[1] + (match[2] or "")
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -129,11 +140,12 @@ def _environment(home: Path) -> dict[str, str]:
     return {**os.environ, "R2MED_HOME": str(home)}
 
 
-def _command(home: Path, *arguments: str) -> None:
-    done = subprocess.run(
-        [*PROGRAM, *arguments], env=_environment(home), capture_output=True, text=True
-    )
+def run_command(home: Path, *arguments: str, cwd: Path | None = None) -> str:
+    """Run the command line, which must succeed, and return what it printed."""
+    program = [*PROGRAM, *arguments]
+    done = subprocess.run(program, env=_environment(home), cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def write_lines(path: Path, rows: list[dict[str, object]]) -> None:

@@ -63,7 +63,7 @@ def test_a_filter_applies_at_once_and_stays_in_the_address(visit: Visit) -> None
     page = visit.go("/leaderboard?suite=full")
     before = page.locator("tbody tr").count()
 
-    page.get_by_label("Kind").select_option("reranker")
+    page.get_by_label("Type").select_option("reranker")
     page.wait_for_url("**kind=reranker**")
 
     assert 0 < page.locator("tbody tr").count() < before
@@ -132,7 +132,7 @@ def test_from_the_leaderboard_to_the_reason_why_a_query_failed(visit: Visit) -> 
     row = page.locator("tr[data-system=bm25-lucene]")
     _follow(row.locator("td.heat a").first)
     assert "bm25-lucene" in page.locator(".answer").inner_text()
-    _follow(page.locator("table.queries tbody th a").first)
+    _follow(page.locator("#queries tbody th a").first)
     assert re.match("Why it (failed|missed)", page.locator(".why").first.inner_text())
     _follow(page.locator(".missed .document, .ranking .document").first)
 
@@ -224,3 +224,114 @@ def _forgive(visit: Visit, path: str) -> None:
     for said in list(visit.problems):
         if any(said.startswith(text) for text in expected):
             visit.problems.remove(said)
+
+
+def test_each_column_says_what_it_missed_and_the_sentence_agrees(visit: Visit) -> None:
+    page = visit.go("/task/demo/medqa-diag/query/8?system=bm25&system=bm25-lucene")
+
+    sentence = page.locator(".answer").inner_text()
+    for column in page.locator(".column").all():
+        name = column.locator("h2").inner_text()
+        missed = column.locator(".missed > li").count()
+        counts = re.search(rf"{re.escape(name)} scores \S+ and has (\d+) of (\d+)", sentence)
+        assert counts and int(counts[2]) - int(counts[1]) == missed
+    assert "Nothing was missed" not in sentence
+
+
+def test_common_words_are_not_marked_and_rare_ones_are_marked_most(visit: Visit) -> None:
+    page = visit.go("/task/demo/medqa-diag/query/8?system=bm25")
+
+    marked = {text.lower() for text in page.locator("mark").all_inner_texts()}
+    assert not marked & {"he", "she", "his", "had", "what", "very", "3", "times"}
+    assert page.locator("mark.w3").count() and page.locator("mark.w1, mark.w2").count()
+
+
+def test_every_query_of_a_task_is_listed_found_and_sorted(visit: Visit) -> None:
+    page = visit.go("/task/demo/medqa-diag")
+    rows = page.locator("#queries tbody tr")
+    assert rows.count() == 18
+
+    scores = [float(text) for text in page.locator("#queries td.mean").all_inner_texts()]
+    assert scores == sorted(scores)
+    page.locator("#queries th[data-sort=number] button").click()
+    again = [float(text) for text in page.locator("#queries td.mean").all_inner_texts()]
+    assert again == sorted(scores, reverse=True)
+    page.get_by_label("Find a query").fill("lorry driver")
+    assert page.locator("#queries tbody tr:visible").count() == 1
+
+
+def test_a_cause_filters_the_queries_without_script(browser: Any, site: Site) -> None:
+    for visit in visiting(browser, site, java_script_enabled=False):
+        page = visit.go("/task/demo/medqa-diag?system=bm25")
+        _follow(page.locator(".stack a").first)
+
+        assert "cause=" in page.url
+        causes = set(page.locator("#queries td.cause").all_inner_texts())
+        assert len(causes) == 1 and page.locator("#queries tbody tr").count() < 18
+
+
+def test_the_first_page_asks_whether_systems_understand_or_match_words(visit: Visit) -> None:
+    page = visit.go("/leaderboard?suite=demo")
+
+    page.locator("figure.overlap svg").first.wait_for()
+    sentence = page.locator("figure.overlap .answer").inner_text()
+    assert re.search(r"fewest words .* scores \d+ and \S+ \d+", sentence)
+
+
+def test_numbers_of_the_axis_are_above_their_lines(visit: Visit) -> None:
+    page = visit.go("/task/demo/biology")
+    centre = "nodes => nodes.map(n => n.getBoundingClientRect()).map(b => b.x + b.width / 2)"
+
+    numbers = page.locator("th.axis text").evaluate_all(centre)
+    lines = page.locator("tbody tr").first.locator("td.axis line.rule").evaluate_all(centre)
+
+    assert numbers and all(abs(a - b) < 2 for a, b in zip(numbers, lines, strict=True))
+
+
+@pytest.mark.parametrize("path", ["/leaderboard?suite=demo", "/task/demo/biology"])
+def test_rows_are_cards_on_a_phone(browser: Any, site: Site, path: str) -> None:
+    for visit in visiting(browser, site, viewport={"width": 390, "height": 800}):
+        page = visit.go(path)
+        table = page.locator("table.cards-below").last
+        row = table.locator("tbody tr").first
+
+        assert row.evaluate("row => getComputedStyle(row).display") == "grid"
+        assert row.bounding_box()["width"] <= 390
+        for cell in row.locator("th[scope=row], td.mean").all():
+            box = cell.bounding_box()
+            assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+        mean = row.locator("td.mean")
+        at_mean = "cell => { const b = cell.getBoundingClientRect(); cell.scrollIntoView();"
+        at_mean += " const c = cell.getBoundingClientRect(); return cell.contains("
+        at_mean += "document.elementFromPoint(c.x + c.width / 2, c.y + c.height / 2)) || !b.width }"
+        assert mean.evaluate(at_mean)
+
+
+def test_the_search_of_the_header_finds_systems_tasks_queries_and_documents(visit: Visit) -> None:
+    page = visit.go("/")
+    page.get_by_label("Find anything").fill("porphyria")
+    page.get_by_label("Find anything").press("Enter")
+
+    page.get_by_role("heading", name="Documents").wait_for()
+    assert page.locator(".hits a").count() > 0
+    assert page.get_by_role("heading", name="Systems").count() == 0
+    page = visit.go("/search?q=lucene")
+    assert "bm25-lucene" in page.locator(".hits").first.inner_text()
+    assert "Nothing here contains" in visit.go("/search?q=zzzzz").locator(".answer").inner_text()
+
+
+def test_a_typed_query_has_an_address_and_two_systems_side_by_side(visit: Visit) -> None:
+    page = visit.go("/try?text=porphyria&task=demo/medqa-diag&system=bm25&system=bm25-lucene")
+
+    assert page.locator(".column").count() == 2
+    assert page.locator(".column .move").count() == page.locator(".ranking .rank").count() > 10
+    assert "They share" in page.locator(".answer").inner_text()
+
+
+def test_shades_compare_with_a_chosen_system(visit: Visit) -> None:
+    page = visit.go("/leaderboard?suite=demo&baseline=bm25")
+
+    own = page.locator("tr[data-system=bm25] td.heat").evaluate_all("c => c.map(x => x.className)")
+    others = page.locator("td.heat").evaluate_all("c => c.map(x => x.className)")
+    assert all(name.endswith(("h0", "h-1")) for name in own)
+    assert any("better" in name for name in others) and any("worse" in name for name in others)

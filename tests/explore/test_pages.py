@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.engine.explain import term_changes
-from r2med.engine.status import CellStatus, End, Status
-from r2med.engine.trial import is_plain, try_query
 from r2med.errors import LimitError, UsageError
-from r2med.explore.library import Kept, Library, Snapshot
+from r2med.evaluation.explain import term_changes
+from r2med.evaluation.status import CellStatus, End, Status
+from r2med.evaluation.trial import try_query
+from r2med.explore.library import Cache, Library, Snapshot
 from r2med.explore.pages.about import running_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
@@ -24,12 +24,13 @@ from r2med.explore.pages.query import ORDERS, QueryData, answer, query_page
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
 from r2med.explore.render import Axis, server_link
-from r2med.home import shelf
-from r2med.measure.significance import SIGNIFICANT, p_equation
+from r2med.paths import cache_folder
 from r2med.results.compare import QueryScores
 from r2med.results.overlap import write_audit
+from r2med.results.record import RerankRecord, Result
 from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
+from r2med.systems.registry import is_plain
 from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
 from tests.llm_server import running_llm_server
@@ -39,7 +40,7 @@ TASK = "demo/medqa-diag"
 
 @pytest.fixture
 def library() -> Library:
-    r2med.evaluate(["bm25", "bm25-lucene"], TASK)
+    r2med.evaluate_all(["bm25", "bm25-lucene"], TASK)
     return Library("r2med-results")
 
 
@@ -77,14 +78,14 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
     def origin() -> object:
         return QueryData(library.snapshot(), TASK, "8", systems=[system]).origin
 
-    r2med.evaluate([system, "bm25[k1=2]"], TASK)
+    r2med.evaluate_all([system, "bm25[k1=2]"], TASK)
     results = library.snapshot().of_task(TASK)
     whole = origin()
     store.delete(results["bm25[k1=2]"])
     without_another = origin()
     store.delete(results["bm25-nano"])
     without_a_stage = origin()
-    store.relabel(results[system], "both")
+    store.update_names(results[system], label="both")
 
     assert without_another == whole
     assert len({whole, without_a_stage, origin()}) == 3
@@ -97,7 +98,7 @@ def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library)
     prepared: list[object] = []
 
     def prepare(retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
-        prepared.append(searcher := library.prepared(retriever, task))
+        prepared.append(searcher := library.prepare_searcher(retriever, task))
         return searcher
 
     part, terms = term_changes(result, task, "8", positives, prepare)
@@ -106,7 +107,7 @@ def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library)
     assert len(positives) > 1 and len(prepared) == 2
     assert prepared[0] is prepared[1]
     assert part == "bm25"
-    ranked = dict(library.ranked(result).ranking("8"))
+    ranked = dict(library.ranked_run(result).ranking("8"))
     for name in positives:
         if name in ranked:
             assert sum(each.after for each in terms[name]) == pytest.approx(ranked[name], rel=1e-5)
@@ -115,8 +116,10 @@ def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library)
 def test_terms_of_a_reranked_system_are_those_of_what_it_reranks(library: Library) -> None:
     snapshot = library.snapshot()
     first = snapshot.of_task(TASK)["bm25"].record
-    system = replace(first.system, spec="bm25 | monobert@20")
-    reranked = replace(snapshot.of_task(TASK)["bm25"], record=replace(first, system=system))
+    identity = {"reranker": {}, "reranked": 20, "tail": "keep", "first": first.system.identity}
+    system = replace(first.system, spec="bm25 | monobert@20", identity=identity)
+    record = replace(first, system=system, reranking=RerankRecord("bm25", 20, "keep", {}))
+    reranked = Result.from_record(snapshot.of_task(TASK)["bm25"].folder, record)
 
     part, terms = term_changes(reranked, library.task(TASK), "8", ["medqa-diag-001"])
 
@@ -174,8 +177,9 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
     [verdict] = re.findall('<p class="answer">(.*?)</p>', page)
     assert verdict.startswith(f"{better} beats ")
     comparison = r2med.compare("bm25-lucene", "bm25", task=TASK, results=snapshot.results)
-    p = comparison.pairs[0].by_task.p_randomisation
-    assert f"by {points} points ({p_equation(p)})" in verdict and p < SIGNIFICANT
+    assert f"by {points} points on {TASK} (" in verdict
+    assert verdict == comparison.verdicts[0].sentence
+    assert comparison.verdicts[0].is_significant
     sides = re.findall('class="bar (lost|even|won)"', page)
     assert len(sides) == len(comparison.tasks[TASK])
     assert sides == sorted(sides, key=["lost", "even", "won"].index)
@@ -186,7 +190,7 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
 ) -> None:
     snapshot = library.snapshot()
     here, other = (
-        library.ranked(snapshot.of_task(TASK)[system]).ranks_of("8")
+        library.ranked_run(snapshot.of_task(TASK)[system]).ranks_of("8")
         for system in ("bm25", "bm25-lucene")
     )
 
@@ -208,10 +212,10 @@ def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Libra
         ranks = [each.rank for each in finding.missed]
         texts.append(answer(data))
         if len(ranks) == 1 and ranks[0]:
-            assert f"1 is in the list, but low (rank {ranks[0]})." in texts[-1]
+            assert f"it missed 1 (rank {ranks[0]}): " in texts[-1]
 
     assert any("(rank" in text for text in texts)
-    assert not any("not in the list (rank" in text for text in texts)
+    assert not any("not in its list (rank" in text for text in texts)
 
 
 def test_orders_of_queries() -> None:
@@ -260,10 +264,10 @@ def test_what_a_member_of_a_fusion_generates_for_a_typed_query_is_not_kept(
         system = r2med.System.from_spec("(hyde:qwen-7b | bm25) + bm25-lucene")
 
         tried = try_query(system, r2med.load_task(TASK), "fever", paid=True)
-        system.conditions.close()
+        system.resources.close()
 
     assert "quartan" in tried.searched
-    assert not list(shelf("expansions").rglob("*.jsonl"))
+    assert not list(cache_folder("expansions").rglob("*.jsonl"))
 
 
 def test_models_that_cost_money_are_asked_only_where_that_is_allowed() -> None:
@@ -295,7 +299,7 @@ def test_only_registered_stages_can_be_tried(system: str, plain: bool) -> None:
 
 def test_kept_values_are_made_once_and_the_oldest_goes() -> None:
     made: list[str] = []
-    kept: Kept[str] = Kept(2)
+    kept: Cache[str] = Cache(2)
 
     def make(key: str) -> str:
         made.append(key)
@@ -315,14 +319,16 @@ def test_the_next_query_is_the_next_of_the_list_of_hardest_queries(library: Libr
 
     places = [QueryData(snapshot, TASK, name) for name in listed]
 
-    assert [each.place for each in places] == list(range(1, len(listed) + 1))
+    assert [each.position for each in places] == list(range(1, len(listed) + 1))
     assert [each.next for each in places[:-1]] == listed[1:]
 
 
 def test_numbers_of_an_axis_stand_inside_it() -> None:
-    axis = Axis(0.0, 1.0, 220)
+    axis = Axis.around([0.43, 0.78])
 
-    assert all(12 <= x <= 220 - 12 for x, _ in axis.ticks)
+    assert (axis.low, axis.high) == (0.4, 0.8)
+    assert all(4 <= x <= 96 for x, _ in axis.ticks)
+    assert [number for _, number in axis.ticks] == [40, 50, 60, 70, 80]
 
 
 def test_an_explorer_that_is_ended_speaks_of_itself(tmp_path: Path) -> None:
@@ -340,19 +346,19 @@ def test_an_explorer_that_is_ended_speaks_of_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (None, "An evaluation is under way: 1 of 2 runs done, about 3 minutes left."),
+        (None, "An evaluation is in progress: 1 of 2 runs done, about 3 minutes left."),
         ("finished", "The last evaluation finished: 1 of 2 runs done, 0 failed."),
         ("stopped", "did not finish (stopped): 1 of 2 runs done; run the same command again"),
     ],
 )
-def test_a_page_says_how_far_an_evaluation_is(end: End | None, said: str) -> None:
-    cells = [CellStatus(TASK, "bm25", "done", 170.0), CellStatus(TASK, "bm25-lucene", "running")]
+def test_a_page_says_how_far_an_evaluation_is(library: Library, end: End | None, said: str) -> None:
+    cells = (CellStatus(TASK, "bm25", "done", 170.0), CellStatus(TASK, "bm25-lucene", "running"))
     status = Status(1, None, "2026-01-01T10:00:00", "2026-01-01T10:02:50", cells, end)
 
-    page = running_page([status], "results", server_link)
+    page = running_page([status], library.snapshot(), server_link)
 
     assert said in page and "2026-01-01 10:02:50 UTC" in page
-    assert "No evaluation yet" in running_page([], "results", server_link)
+    assert "No evaluation yet" in running_page([], library.snapshot(), server_link)
 
 
 def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) -> None:
@@ -362,7 +368,7 @@ def test_the_page_of_a_labelled_system_is_headed_by_its_label(library: Library) 
         library.snapshot(), server_link, "bm25[k1=1.4]", suite="demo", metric="ndcg@10"
     ).replace("<wbr>", "")
 
-    assert '<h1><span class="system">mine</span></h1>' in page
+    assert '<h1><span class="system">mine</span> ' in page
     assert '<p class="quiet system">bm25[k1=1.4]</p>' in page
 
 

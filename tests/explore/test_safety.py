@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from dataclasses import dataclass
 from email.message import Message
@@ -11,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from r2med.storage import write_file
 from tests.explore.conftest import Site, Visit
 from tests.explore.hostile import ATTRIBUTE, SCRIPT
 
@@ -164,11 +166,13 @@ def test_a_damaged_result_is_named_and_the_rest_is_shown(site: Site) -> None:
     record = folder / "result.json"
     whole = record.read_text(encoding="utf-8")
     try:
-        record.write_text(whole[: len(whole) // 2], encoding="utf-8")
+        write_file(record, whole[: len(whole) // 2])
+        os.utime(folder.parent)  # as if the result had been replaced, which swaps its folder
         broken = ask(site, "/leaderboard?suite=demo").text
         task = ask(site, "/task/demo/biology").text
     finally:
-        record.write_text(whole, encoding="utf-8")
+        write_file(record, whole)
+        os.utime(folder.parent)
 
     assert "Damaged:" in broken and "bm25" in broken
     assert "Damaged:" in task and "not a readable record" in task

@@ -15,6 +15,7 @@ from r2med.measure.significance import (
     compare_columns,
     compare_systems,
     draws_for,
+    heterogeneity,
     holm,
     letters,
     pairwise_p,
@@ -81,21 +82,65 @@ def test_the_stratified_t_test_of_two_equal_tasks_is_welchs() -> None:
     assert t_test_p([first, second]) == pytest.approx(welch.pvalue)
 
 
-def test_tasks_of_one_query_each_are_no_proof() -> None:
-    assert t_test_p([np.array([0.5]), np.array([0.5])]) == 0.5
-
-
 def test_a_task_of_one_query_takes_the_spread_of_the_others() -> None:
     spread = np.array([-0.4, 0.5, 0.3, -0.2])
+    one_query = t_test_p([spread, np.array([0.1])])
+    constant = t_test_p([spread, np.full(4, 0.1)])
 
-    assert t_test_p([spread, np.array([0.1])]) > t_test_p([spread, np.full(4, 0.1)])
+    assert one_query is not None and constant is not None
+    assert one_query > constant
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_differences_that_do_not_vary_have_the_p_value_of_their_signs(size: int) -> None:
-    constant = np.full(size, 0.25)
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=12))
+def test_there_is_no_t_where_no_task_varies_within_itself(values: list[float]) -> None:
+    tasks = [np.full(3, value) for value in values]
 
-    assert t_test_p([constant]) == min(1.0, 2 / 2**size) == randomisation_p(constant)
+    assert t_test_p(tasks) in (None, 1.0)
+    assert t_test_p([np.array([value]) for value in values]) in (None, 1.0)
+
+
+def test_effect_size_ignores_tasks_of_one_query() -> None:
+    random = np.random.default_rng(4)
+    large = np.column_stack([random.random(40), random.random(40)])
+    tasks = {"large": large, "one": np.array([[0.9, 0.4]])}
+    (pair,) = compare_systems(tasks)
+    differences = large[:, 0] - large[:, 1]
+    expected = (differences.mean() + 0.5) / 2 / differences.std(ddof=1)
+
+    assert pair.by_task.effect == pytest.approx(expected)
+
+
+def test_a_constant_difference_has_no_finite_effect_size() -> None:
+    columns = np.column_stack([np.full(5, 0.75), np.full(5, 0.25)])
+    (pair,) = compare_systems({"task": columns})
+
+    assert pair.by_task.effect is None
+    assert pair.by_task.p_randomisation == pytest.approx(2 / 2**5)
+
+
+def test_heterogeneity_is_that_of_a_meta_analysis() -> None:
+    random = np.random.default_rng(6)
+    tasks = [random.normal(mean, 0.3, size) for mean, size in ((0.2, 20), (-0.3, 12), (0.1, 40))]
+    means = np.array([task.mean() for task in tasks])
+    weights = np.array([len(task) / task.var(ddof=1) for task in tasks])
+    center = np.average(means, weights=weights)
+    q = (weights * (means - center) ** 2).sum()
+
+    found = heterogeneity(tasks)
+
+    assert found is not None
+    assert found.q == pytest.approx(q)
+    assert found.freedom == 2
+    assert found.p_q == pytest.approx(stats.chi2.sf(q, 2))
+    assert found.i_squared == pytest.approx(1 - 2 / q)
+    assert found.p_random_tasks == pytest.approx(stats.ttest_1samp(means, 0).pvalue)
+
+
+def test_one_task_has_no_heterogeneity_and_constant_tasks_have_no_q() -> None:
+    assert heterogeneity([np.array([0.1, 0.2])]) is None
+    found = heterogeneity([np.full(3, 0.1), np.full(3, 0.3)])
+    assert found is not None
+    assert (found.q, found.i_squared, found.p_q) == (0.0, 0.0, 1.0)
 
 
 def test_the_randomisation_test_agrees_with_scipys() -> None:

@@ -46,6 +46,41 @@ def test_files_that_no_vector_depends_on_do_not_count(tmp_path: Path) -> None:
     assert locate(str(folder)).fingerprint() == before
 
 
+@pytest.mark.parametrize("file", ["2_Dense/pytorch_model.bin", "sparse_linear.pt", "head.bin"])
+def test_pickled_weights_without_safetensors_of_their_own_count(tmp_path: Path, file: str) -> None:
+    folder = model_at(tmp_path / "model")
+    (folder / file).parent.mkdir(exist_ok=True)
+    (folder / file).write_bytes(b"projection")
+    before = locate(str(folder)).fingerprint()
+    (folder / file).write_bytes(b"other ones")
+
+    assert locate(str(folder)).fingerprint() != before
+
+
+def test_shards_beside_safetensors_do_not_count(tmp_path: Path) -> None:
+    folder = model_at(tmp_path / "model")
+    before = locate(str(folder)).fingerprint()
+    (folder / "pytorch_model-00001-of-00002.bin").write_bytes(b"the same weights")
+
+    assert locate(str(folder)).fingerprint() == before
+
+
+def test_weights_rewritten_with_the_same_size_and_time_are_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "_SETTLED_NS", -(10**18))
+    folder = model_at(tmp_path / "model")
+    weights = folder / "model.safetensors"
+    before, times = locate(str(folder)).fingerprint(), weights.stat()
+    replacement = tmp_path / "replacement"
+    replacement.write_bytes(b"WEIGHTS")
+    os.utime(replacement, ns=(times.st_atime_ns, times.st_mtime_ns))
+    replacement.replace(weights)
+
+    assert weights.stat().st_mtime_ns == times.st_mtime_ns
+    assert locate(str(folder)).fingerprint() != before
+
+
 def test_a_fingerprint_is_remembered_until_a_file_changes(tmp_path: Path) -> None:
     folder = model_at(tmp_path / "model")
     before = locate(str(folder)).fingerprint()
@@ -88,7 +123,7 @@ def test_a_package_with_other_weights_is_refused(
     model_at(tmp_path / "carrier" / "model", b"other weights")
     package = {"module": "carrier", "folder": "model", "sha256": "0" * 64, "on_hub": True}
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(checkpoint, "shipped", lambda path: {"org/name": package})
+    monkeypatch.setattr(checkpoint, "read_packaged_toml", lambda path: {"org/name": package})
 
     with pytest.raises(DamagedError, match="expected 0000"):
         locate("org/name")

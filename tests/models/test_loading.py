@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
+from r2med.execution.options import RunOptions
 from r2med.models.checkpoint import LocalModel, chosen_device, locate
-from r2med.retrieve.conditions import Conditions
 from tests.retrieve.checkpoints import save_model
 
 pytest.importorskip("torch")
@@ -26,7 +26,7 @@ def bert(saved: Path, tmp_path: Path) -> Path:
 
 
 def local(folder: Path) -> LocalModel:
-    return LocalModel(locate(str(folder)), "float32", Conditions())
+    return LocalModel(locate(str(folder)), "float32", RunOptions())
 
 
 def test_a_tokenizer_is_loaded_from_its_files(bert: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import MissingError, UsageError
 from r2med.nano import Recipe, add_candidates, build, profile
-from r2med.nano.candidates import CandidateList, combined, dense_config
+from r2med.nano.candidates import CandidateList, combine_candidates, dense_config
 from r2med.runs import Run
 from r2med.systems.build import System
 from r2med.tasks.load import load_task
@@ -25,7 +25,7 @@ def falling(names: list[str]) -> list[tuple[str, float]]:
 
 
 def candidates_of(bm25: list[str], dense: list[str], positives: list[str]) -> list[CandidateList]:
-    return combined(
+    return combine_candidates(
         Run.from_lists({"7": falling(bm25)}),
         Run.from_lists({"7": falling(dense)}),
         judgements_of({"7": dict.fromkeys(positives, 1)}),
@@ -35,7 +35,7 @@ def candidates_of(bm25: list[str], dense: list[str], positives: list[str]) -> li
 
 
 def names(found: CandidateList) -> list[str]:
-    return found.run.listed("7")
+    return found.run.ranked_documents("7")
 
 
 def test_the_hybrid_sums_reciprocal_ranks_with_k_100() -> None:
@@ -57,7 +57,9 @@ def test_documents_that_share_no_term_count_in_the_hybrid_as_published() -> None
     lexical = Run.from_lists({"7": [("a", 1.0), ("b", 0.0)]})
     vector = Run.from_lists({"7": [("c", 0.9)]})
 
-    *_, hybrid = combined(lexical, vector, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
+    *_, hybrid = combine_candidates(
+        lexical, vector, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE
+    )
 
     assert dict(hybrid.run.ranking("7"))["b"] == pytest.approx(1 / 102)
 
@@ -73,7 +75,9 @@ def test_lists_are_cut_at_500_and_100() -> None:
 def test_equal_dense_scores_are_ordered_by_id() -> None:
     tied = Run.from_lists({"7": [("b", 0.5), ("a", 0.5), ("c", 0.9)]})
 
-    _, dense, _ = combined(tied, tied, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE)
+    _, dense, _ = combine_candidates(
+        tied, tied, judgements_of({"7": {"a": 1}}), split="S", dense=DENSE
+    )
 
     assert names(dense) == ["c", "a", "b"]
 
@@ -112,7 +116,7 @@ def test_the_dense_subset_is_named_after_the_checkpoint() -> None:
     [
         ("harier", "Did you mean 'harrier'"),
         ("none", "system 'none' is not known"),
-        ("bm25", "no encoder but BM25"),
+        ("bm25", "this is BM25"),
         ("bm25 + harrier", "not a single retriever"),
     ],
 )

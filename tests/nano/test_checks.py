@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from r2med.nano.candidates import combined
+from r2med.nano.candidates import combine_candidates
 from r2med.nano.folder import write_candidates
 from r2med.nano.profiles import check_profile, profile
 from r2med.runs import Run
@@ -20,7 +20,7 @@ def local_copy(root: Path) -> Path:
     folder = write_nano(root / "NanoR2MED", split=NAME)
     task = load_task(NAME, root=root, use_copy=False)
     ranked = Run.from_lists({"1": [("d3", 1.0)], "2": [("d1", 1.0)]})
-    found = combined(ranked, ranked, task.judgements, split=NAME, dense=("x", "x"))
+    found = combine_candidates(ranked, ranked, task.judgements, split=NAME, dense=("x", "x"))
     for subset in (found[0], found[-1]):
         write_candidates(subset.run, folder, subset.config, NAME)
     return root

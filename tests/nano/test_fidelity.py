@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from r2med import evaluate
+from r2med import evaluate_all
 from r2med.errors import MissingError
 from r2med.nano import Recipe, build
 from r2med.nano.fidelity import fidelity, kendall, spearman
@@ -24,7 +24,7 @@ SYSTEMS = ["bm25", "bm25-lucene", "bm25-nano", "bm25[k1=3.0]"]
 def results(tmp_path: Path) -> list[Result]:
     build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=60))
     nano = load_task(f"{tmp_path / 'nano'}#NanoDemoBiology")
-    return evaluate(SYSTEMS, [load_task("demo/biology"), nano])
+    return evaluate_all(SYSTEMS, [load_task("demo/biology"), nano])
 
 
 def test_systems_are_ranked_on_both_tasks_with_intervals(results: list[Result]) -> None:
@@ -70,7 +70,7 @@ def other_data(folder: Path, documents: int) -> Task:
 def test_results_on_other_data_of_a_task_are_told_and_not_counted(
     results: list[Result], tmp_path: Path
 ) -> None:
-    on_other = evaluate(SYSTEMS[:3], [other_data(tmp_path, 50)])
+    on_other = evaluate_all(SYSTEMS[:3], [other_data(tmp_path, 50)])
 
     found = fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results], resamples=100)
 
@@ -84,7 +84,7 @@ def test_results_on_other_data_of_a_task_are_told_and_not_counted(
 def test_too_few_systems_on_the_newest_data_is_an_error_that_tells_of_the_other(
     results: list[Result], tmp_path: Path
 ) -> None:
-    on_other = evaluate(SYSTEMS[:1], [other_data(tmp_path, 50)])
+    on_other = evaluate_all(SYSTEMS[:1], [other_data(tmp_path, 50)])
 
     with pytest.raises(MissingError, match="4 stored results on other data"):
         fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from r2med.atomic import seal, unseal
 from r2med.errors import DamagedError, DataError, UsageError
 from r2med.nano import Recipe, add_candidates, build
 from r2med.nano.folder import read_record, split_name
+from r2med.storage import seal, unseal
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import TaskEntry, find_suite
 from tests.cli.running import run
@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     outcome = run("nano", "build", "demo/biology", "--out", str(tmp_path))
 
     assert outcome.code == 2
-    assert "is not empty, and nothing in it was touched" in outcome.err
+    assert "is not empty; nothing was changed" in outcome.err
     assert contents(tmp_path) == {"mine.txt": b"keep"}
 
 
@@ -236,7 +236,7 @@ def test_a_record_that_names_files_elsewhere_is_refused(tmp_path: Path, path: st
     content["files"][path] = "0" * 64
     record.write_text(seal(content))
 
-    with pytest.raises(DamagedError, match="is no file of the folder"):
+    with pytest.raises(DamagedError, match="is not a file of the folder"):
         add_candidates(tmp_path / "nano", "bm25")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.nano.candidates import CandidateList, combined
+from r2med.nano.candidates import CandidateList, combine_candidates
 from r2med.nano.folder import write_candidates
 from r2med.nano.profiles import (
     check_profile,
@@ -64,7 +64,9 @@ def test_candidates_on_disk_give_the_same_profile_as_in_memory(tmp_path: Path) -
     write_nano(tmp_path, Written(), split="NanoTask")
     task = load_task(f"{tmp_path}#NanoTask")
     ranked = Run.from_lists({"1": [("d3", 2.0), ("d2", 1.0)], "2": [("d1", 2.0), ("d2", 1.0)]})
-    found = combined(ranked, ranked, task.judgements, split="NanoTask", dense=("enc", "enc"))
+    found = combine_candidates(
+        ranked, ranked, task.judgements, split="NanoTask", dense=("enc", "enc")
+    )
     for subset in found:
         write_candidates(subset.run, tmp_path, subset.config, "NanoTask")
 

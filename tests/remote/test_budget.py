@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +16,7 @@ from r2med.errors import LimitError, MissingError, UsageError
 from r2med.remote.budget import Budget, Cost, Limits, Price, Tokens
 from r2med.remote.chat import Chat, Remote
 from r2med.remote.completions import ChatRequest
-from tests.llm_server import LLMServer, cut, fails, garbled, slow
+from tests.llm_server import LLMServer, Step, cut, fails, garbled, slow
 from tests.remote.asking import QUICK, ask, chat_at
 
 pytest.importorskip("aiohttp")
@@ -35,7 +36,11 @@ def in_bytes(text: str) -> int:
 
 
 def stopped(
-    error: type[Exception], message: str, url: str, limits: Limits, requests: list[ChatRequest]
+    error: type[Exception] | tuple[type[Exception], ...],
+    message: str,
+    url: str,
+    limits: Limits,
+    requests: list[ChatRequest],
 ) -> Chat:
     """A chat whose limits, or whose server, did not let it finish."""
     with (
@@ -88,7 +93,7 @@ def test_the_limit_is_used_up_to_what_one_request_may_use(server: LLMServer) -> 
 
 def test_a_stopped_run_goes_on_where_it_was_when_given_more(server: LLMServer) -> None:
     requests = [ask(f"{i} " + "word " * 50) for i in range(40)]
-    stopped(LimitError, "run again to go on", server.url, replace(AT_ONCE, tokens=2_000), requests)
+    stopped(LimitError, "again to continue", server.url, replace(AT_ONCE, tokens=2_000), requests)
     asked = len(server.seen)
 
     with chat_at(server.url, max_tokens="300", **PRICES) as chat:
@@ -256,3 +261,48 @@ def test_claims_and_spending_together_never_pass_the_limit(
 
         assert total.tokens <= 100
         assert total.money <= 50e-6 + 1e-15
+
+
+def billing(prompt: int, new: int, **rest: object) -> Step:
+    """An answer of a server with its own figures of what it used."""
+    usage = {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+    return garbled(json.dumps({"usage": usage, **rest}).encode())
+
+
+@pytest.mark.parametrize("status", [200, 500, 400])
+def test_an_error_counts_as_much_as_the_server_reports(server: LLMServer, status: int) -> None:
+    usage = {"prompt_tokens": 60_000, "completion_tokens": 15_000}
+    body = json.dumps({"error": {"message": "overloaded"}, "usage": usage}).encode()
+    server.script = [replace(garbled(body), status=status)] * 9
+    limits = replace(AT_ONCE, tokens=20_000)
+
+    chat = stopped(
+        (LimitError, MissingError), "answers? are? |Everything", server.url, limits, [ask("why?")]
+    )
+
+    assert len(server.seen) == 1, "it was asked again after the limit was passed"
+    assert chat.budget.spent.tokens == 75_000
+
+
+def test_a_server_that_ignores_max_tokens_passes_the_limit_by_one_answer(
+    server: LLMServer,
+) -> None:
+    choices = [{"message": {"content": "a"}, "finish_reason": "stop"}]
+    server.script = [billing(10, 10_000, choices=choices)] * 200
+    limits = replace(AT_ONCE, tokens=20_000)
+
+    stopped(
+        LimitError, "could pass", server.url, limits, [ask(f"why {row}?") for row in range(100)]
+    )
+
+    assert len(server.seen) * 10_010 <= 20_000 + 10_010
+
+
+def test_requests_are_sent_at_once_when_a_server_keeps_to_its_claims(server: LLMServer) -> None:
+    server.script = [slow(0.01)] * 64
+    limits = replace(AT_ONCE, tokens=10**9)
+
+    with chat_at(server.url, limits=limits, max_tokens="100") as chat:
+        chat.complete([ask(f"why {row}?") for row in range(64)])
+
+    assert server.most_at_once > 4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from r2med.remote.completions import read_answer
 from r2med.remote.registry import find_llm
-from r2med.remote.requests import used
+from r2med.remote.requests import RequestTimes, reported_tokens
 from r2med.retrieve.api import vectors_of as vectors
 from tests.remote.asking import ask
 
@@ -30,11 +30,11 @@ CHOICE = st.fixed_dictionaries({"message": JSON | st.fixed_dictionaries({"conten
 @given(OBJECT | st.fixed_dictionaries({"choices": st.lists(CHOICE, max_size=2), "usage": JSON}))
 def test_any_json_is_a_chat_answer_or_unreadable(value: dict[str, Any]) -> None:
     with suppress(ValueError):
-        read_answer(find_llm("qwq-32b"), ask("why?"), value, 0.5)
+        read_answer(find_llm("qwq-32b"), ask("why?"), value, RequestTimes(0.5, 0.5))
 
 
 @given(OBJECT | st.fixed_dictionaries({"data": st.lists(OBJECT, min_size=1, max_size=1)}))
 def test_any_json_is_vectors_or_unreadable(value: dict[str, Any]) -> None:
     with suppress(ValueError):
         vectors(value, 1)
-    sum(used(value) or [1])
+    sum(reported_tokens(value) or [1])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.home import home
+from r2med.paths import home_folder
+from r2med.remote.budget import Price
 from r2med.remote.chat import Remote
 from r2med.remote.registry import find_llm, llms
 from tests.remote.asking import open_chat
@@ -105,7 +106,7 @@ def test_any_name_is_a_model_of_the_server_in_the_environment(
 def test_a_file_of_ones_own_adds_and_changes_models(
     where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "my.toml" if where == "variable" else home() / "llms.toml"
+    path = tmp_path / "my.toml" if where == "variable" else home_folder() / "llms.toml"
     path.write_text(
         '[mine]\nmodel = "me/M"\nurl = "http://gpu:1/v1"\ntemperature = 0\nprice_in = 1\n'
         'price_out = 2\n[qwen-7b]\nurl = "http://gpu:2/v1"\n',
@@ -131,6 +132,11 @@ def test_a_file_of_ones_own_adds_and_changes_models(
         ),
         ("[m]\ntemperature = 'hot'", UsageError, r"\[temperature=hot\]: expected a number from 0"),
         ("[m]\nstripping = 'all'", UsageError, "expected one of none, think, "),
+        ("[m]\nextra = 'x'", UsageError, "extra is 'x', expected a table"),
+        ("[m]\nextra = [1]", UsageError, r"extra is \[1\], expected a table"),
+        ("[m]\nextra = {day = 2024-01-01}", UsageError, "extra cannot be sent as JSON"),
+        ("[m]\nextra = {p = nan}", UsageError, "extra cannot be sent as JSON"),
+        ("[m]\nextra = {model = 'other'}", UsageError, "extra sets 'model'"),
         ("[m", DataError, "is not TOML"),
         ("model = 'x'", DataError, "outside a table"),
     ],
@@ -159,15 +165,16 @@ def test_a_wrong_file_is_explained(
         ({"temperature": "hot"}, r"qwen-7b\[temperature=hot\]: expected a number"),
         ({"max_tokens": "0"}, "expected a whole number from 1"),
         ({"reasoning": "maybe"}, "expected true or false"),
+        ({"extra": "x"}, "extra is a table and cannot be an option"),
     ],
 )
 def test_a_wrong_option_is_explained(option: dict[str, str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        find_llm("qwen-7b").overridden(option)
+        find_llm("qwen-7b").override(option)
 
 
 def test_options_change_what_is_sent_and_the_identity() -> None:
-    changed = find_llm("qwen-7b").overridden({"temperature": "none", "max_tokens": "5"})
+    changed = find_llm("qwen-7b").override({"temperature": "none", "max_tokens": "5"})
 
     assert changed.parameters() == {"seed": 42, "max_tokens": 5}
 
@@ -178,3 +185,16 @@ def test_the_guide_lists_every_model(repository: Path) -> None:
     missing = [n for n, llm in llms().items() if f"`{n}`" not in guide or llm.model not in guide]
 
     assert not missing
+
+
+def test_another_model_under_a_registered_name_has_no_price_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "my.toml"
+    path.write_text('[gpt4]\nmodel = "gpt-9"\n[claude]\nmodel = "c"\nprice_in = 1\nprice_out = 2\n')
+    before = find_llm("gpt4").price
+    monkeypatch.setenv("R2MED_LLM_CONFIG", str(path))
+
+    assert before is not None
+    assert find_llm("gpt4").price is None
+    assert find_llm("claude").price == Price(1.0, 2.0)

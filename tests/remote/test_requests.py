@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Budget
-from r2med.remote.requests import Job, Session, _backoff, asked_wait
+from r2med.remote.requests import Job, RequestTimes, Session, _backoff, asked_wait
 from r2med.remote.server import Server
 from tests.llm_server import LLMServer, Step, cut, garbled, running_llm_server, says, slow
 from tests.remote.asking import QUICK, ask, chat_at
@@ -166,7 +166,7 @@ def test_threads_that_share_a_session_share_its_limit_of_requests(server: LLMSer
 def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -> None:
     server.script = [slow(0.1)] * 3
 
-    def read(place: int, value: dict[str, Any], _: float) -> str:
+    def read(place: int, value: dict[str, Any], _: RequestTimes) -> str:
         if place == 1:
             raise ZeroDivisionError("a defect")
         return str(value["choices"][0]["message"]["content"])
@@ -295,3 +295,38 @@ def test_an_interrupted_run_keeps_every_answer_that_arrived(server: LLMServer, w
 
     assert "KeyboardInterrupt" in error
     assert kept >= answered
+
+
+def redirect(status: int, target: str) -> Step:
+    return Step(status, b"{}", {"Location": target})
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_prompt_is_carried_to_another_address(server: LLMServer, status: int) -> None:
+    with running_llm_server() as other:
+        message = only(server, redirect(status, f"{other.url}/chat/completions"))
+
+        assert not other.seen
+    assert len(server.seen) == 1
+    assert other.url in message
+
+
+def test_a_redirect_within_the_address_is_followed_a_few_times(server: LLMServer) -> None:
+    server.script = [redirect(307, "/v1/other"), redirect(308, "/v1/chat/completions")]
+
+    with chat_at(server.url) as chat:
+        [answer] = chat.complete([ask("why?")])
+
+    assert answer.text == "about why?"
+    assert [request.path for request in server.seen] == [
+        "/v1/chat/completions",
+        "/v1/other",
+        "/v1/chat/completions",
+    ]
+
+
+def test_an_endless_redirect_ends(server: LLMServer) -> None:
+    message = only(server, redirect(307, "/v1/chat/completions"))
+
+    assert "redirects to /v1/chat/completions" in message
+    assert len(server.seen) <= 4

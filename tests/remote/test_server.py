@@ -81,4 +81,4 @@ def test_a_server_never_shows_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
     server = find_server("m", **VENDOR)
 
     assert "sk-secret" not in repr(server)
-    assert server.shown("wrong key sk-secret!") == "wrong key ***!"
+    assert server.redact("wrong key sk-secret!") == "wrong key ***!"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med import evaluate
+from r2med import compare, evaluate_all
 from r2med.report.cards.facts import find_failures, prose_of
 from r2med.report.cards.pages import html, page_names, write_cards
 from r2med.report.formats import Page, markdown
@@ -91,7 +91,7 @@ def test_every_task_has_prose_without_a_figure_typed_in(entry: object) -> None:
 
 SECTIONS = [
     "Overview",
-    "What it measures",
+    "Measured ability",
     "Data profile",
     "Retrieval behaviour",
     "Interpretation",
@@ -129,7 +129,7 @@ def test_the_group_page_labels_both_means_and_links_every_task(tmp_path: Path) -
 
 
 def test_figures_come_from_stored_results_of_this_very_data(tmp_path: Path) -> None:
-    results = evaluate(["bm25", "bm25-lucene"], ["demo/biology"])
+    results = evaluate_all(["bm25", "bm25-lucene"], ["demo/biology"])
 
     run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
 
@@ -207,7 +207,7 @@ def test_a_positive_below_what_counts_as_retrieved_keeps_its_rank() -> None:
 
 
 def test_a_card_never_says_that_a_listed_document_is_not_listed(tmp_path: Path) -> None:
-    [result] = evaluate(["bm25"], ["demo/biology"])
+    [result] = evaluate_all(["bm25"], ["demo/biology"])
 
     run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
 
@@ -228,12 +228,13 @@ def test_figures_of_candidates_made_here_name_the_system_that_ranked_them(tmp_pa
 
 
 def test_two_stored_systems_are_told_apart_by_a_paired_test(tmp_path: Path) -> None:
-    evaluate(["bm25", "bm25[k1=3.0]"], ["demo/biology"])
+    evaluate_all(["bm25", "bm25[k1=3.0]"], ["demo/biology"])
 
     run("tasks", "card", "demo/biology", "--dense", "none", "--out", str(tmp_path))
 
     page = (tmp_path / "demo-biology.md").read_text()
-    assert "interval of the difference" in page and "paired randomisation test, p" in page
+    [pair] = compare("bm25", "bm25[k1=3.0]", task="demo/biology").verdicts
+    assert f"{abs(100 * pair.difference.difference):.1f} points" in page and "Judged@10" in page
 
 
 def test_tasks_whose_names_read_alike_share_no_page(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from r2med.report.console import visible
 from r2med.report.formats import Format, Page, latex
-from r2med.report.table import Column, Grid, SystemName, points
+from r2med.report.table import Column, Grid, SystemName, score_cell
 from tests.cli.running import run
 
 LINES = st.text(st.characters(blacklist_categories=("Cc", "Cs", "Zl", "Zp"))).map(str.strip)
@@ -69,9 +69,9 @@ def _cells(tokens: list[Token]) -> list[str]:
 
 def test_the_best_is_bold_and_a_star_is_a_superscript() -> None:
     page = page_of(
-        ["a", points(0.5)],
-        ["b", points(0.75)],
-        ["ceiling", points(0.9, style="dim")],
+        ["a", score_cell(0.5)],
+        ["b", score_cell(0.75)],
+        ["ceiling", score_cell(0.9, style="dim")],
         ["c", Text("-1.25*")],
         best=True,
     )
@@ -85,7 +85,7 @@ def test_the_best_is_bold_and_a_star_is_a_superscript() -> None:
 
 
 def test_names_of_systems_are_code_in_markdown_and_escaped_in_latex() -> None:
-    page = page_of([SystemName("hyde:gpt4[n=4] | bm25"), points(0.5)])
+    page = page_of([SystemName("hyde:gpt4[n=4] | bm25"), score_cell(0.5)])
 
     assert "| `hyde:gpt4[n=4] \\| bm25` | 50.00 |" in page.to_markdown()
     assert "hyde:gpt4{[}n=4{]} \\textbar{} bm25 & 50.00" in page.to_latex()

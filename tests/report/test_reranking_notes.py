@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import r2med
-from r2med.report.scores import reranking_notes, score_layouts
+from r2med.report.scores import reranking_notes, score_layouts, truncation_notes
 from r2med.report.table import print_fitting
 from r2med.results.record import Result
 
@@ -22,7 +22,7 @@ class Lengths:
 
 
 def evaluated(*systems: str, tasks: Sequence[str] = ("demo/biology",)) -> list[Result]:
-    return r2med.evaluate(list(systems), list(tasks), models={"mine": Lengths()})
+    return r2med.evaluate_all(list(systems), list(tasks), models={"mine": Lengths()})
 
 
 def shown(results: Sequence[Result]) -> str:
@@ -73,7 +73,7 @@ def test_metrics_deeper_than_the_reranked_part_say_so() -> None:
 
     assert notes[1:] == [
         "recall@100 reads deeper than the 10 documents that bm25 | mine@10 reranks: below them "
-        "stands the first stage's order (tail=keep).",
+        "is the first stage's order (tail=keep).",
         "recall@100 reads deeper than the 10 documents that bm25 | mine[tail=drop]@10 reranks: "
         "the list ends there (tail=drop).",
     ]
@@ -89,3 +89,12 @@ def test_samples_of_one_task_share_a_table_wherever_they_stand() -> None:
     results = [r2med.evaluate(system, task, sample=3) for system in systems for task in tasks]
 
     assert len(list(score_layouts(results))) == len(tasks)
+
+
+def test_truncated_queries_are_reported_as_truncated_documents_are() -> None:
+    pytest.importorskip("wordllama")
+
+    notes = " ".join(truncation_notes(evaluated("wordllama[max_length=4]")))
+
+    assert "of the documents of demo/biology" in notes
+    assert "of the queries of demo/biology" in notes

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 import r2med
-from r2med.engine.explain import explain
+from r2med.evaluation.explain import explain
 from r2med.report.console import console
-from r2med.report.table import SHORT_NAMES, Column, Grid, SystemName, points
+from r2med.report.drawing import draw
+from r2med.report.table import SHORT_NAMES, Column, Grid, SystemName, score_cell
 from r2med.results.evaluation import Evaluation
 from tests.cli.running import run
 
@@ -30,7 +31,7 @@ def drawn(grid: Grid, width: int) -> list[str]:
 
 
 def scores(name: str, count: int = 8) -> list[SystemName | Text | None]:
-    return [SystemName(name), *(points(0.5) for _ in range(count))]
+    return [SystemName(name), *(score_cell(0.5) for _ in range(count))]
 
 
 def test_one_long_name_costs_only_its_own_row() -> None:
@@ -73,15 +74,20 @@ def test_a_long_heading_is_broken_rather_than_given_a_table_of_its_own() -> None
     assert max(map(len, lines)) <= 80
 
 
+def _below_best(evaluation: Evaluation) -> set[str]:
+    verdicts = evaluation.verdicts(["demo/medqa-diag"], "ndcg@10")
+    return {system for system, verdict in verdicts.items() if verdict.is_significant}
+
+
 def test_a_system_on_few_of_the_tasks_takes_no_star_from_the_others(tmp_path: Path) -> None:
     tasks = ["demo/biology", "demo/medqa-diag"]
-    results = r2med.evaluate(["bm25", "wordllama"], tasks, results=tmp_path)
-    whole = Evaluation(results).behind(["demo/medqa-diag"], "ndcg@10")
-    r2med.evaluate(["bm25-lucene"], ["demo/biology"], results=tmp_path)
+    results = r2med.evaluate_all(["bm25", "wordllama"], tasks, results=tmp_path)
+    whole = _below_best(Evaluation(results))
+    r2med.evaluate_all(["bm25-lucene"], ["demo/biology"], results=tmp_path)
 
     stored = Evaluation(r2med.stored(tmp_path).results)
 
-    assert stored.behind(["demo/medqa-diag"], "ndcg@10") == whole == {"wordllama"}
+    assert _below_best(stored) == whole == {"wordllama"}
 
 
 WORDS = st.text("abc-", min_size=1, max_size=20)
@@ -90,7 +96,7 @@ NAMES = st.lists(WORDS, min_size=1, max_size=8).map(" + ".join)
 
 @given(st.lists(st.tuples(NAMES, st.floats(0, 1)), min_size=1, max_size=5), st.sampled_from(WIDTHS))
 def test_no_word_of_a_name_is_ever_cut(rows: list[tuple[str, float]], width: int) -> None:
-    cells = [[SystemName(name), points(value)] for name, value in rows]
+    cells = [[SystemName(name), score_cell(value)] for name, value in rows]
 
     lines = drawn(Grid([Column("system", right=False), Column("mean")], cells), width)
 
@@ -103,7 +109,7 @@ def test_no_word_of_a_name_is_ever_cut(rows: list[tuple[str, float]], width: int
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str, str]]:
     """Every table of the commands at some width."""
     root = tmp_path_factory.mktemp("tables")
-    results = r2med.evaluate(["bm25", "bm25-lucene", LONG], "demo", results=root)
+    results = r2med.evaluate_all(["bm25", "bm25-lucene", LONG], "demo", results=root)
     first = [result for result in results if result.system == "bm25"]
     values = {
         "eval 1": Evaluation(first),
@@ -122,7 +128,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str,
         ("tasks", "verify", "demo/biology"),
         ("tasks", "profile", "nano"),
         ("results", "--results", str(root)),
-        ("generate", "hyde", "--llm", "gpt4", "--dry-run"),
+        ("estimate", "hyde:gpt4 | bm25", "--task", "demo"),
         ("cache",),
     )
 
@@ -130,7 +136,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], dict[str,
         texts: dict[str, str] = {}
         for name, value in values.items():
             out = io.StringIO()
-            __import__(value.drawn_by, fromlist=["draw"]).draw(value, console(out, width))
+            draw(value, console(out, width))
             texts[name] = out.getvalue()
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("COLUMNS", str(width))

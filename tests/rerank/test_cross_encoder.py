@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from r2med.errors import DataError, MissingError, UsageError
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.rerank.cross_encoder import CrossEncoderSettings, build
 from r2med.rerank.scores import Candidates
-from r2med.retrieve.conditions import Conditions
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 
 torch = pytest.importorskip("torch")
@@ -42,9 +43,11 @@ def lists(count: int = 3, documents: int = 7) -> list[Candidates]:
 
 
 def reranker(name: str, batch_tokens: int = 4096, **options: str) -> Any:
-    entry = entries()[name].overridden(options)
+    entry = entries()[name].override(options)
     return build(
-        name, read(CrossEncoderSettings, entry.fields), Conditions(batch_tokens=batch_tokens)
+        name,
+        parse_settings(CrossEncoderSettings, entry.fields),
+        Resources(RunOptions(batch_tokens=batch_tokens)),
     )
 
 
@@ -68,8 +71,10 @@ def test_monobert_is_the_second_logit_of_a_bert(tmp_path: Path, batch_tokens: in
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 48)
 
-    scored = reranker("monobert", batch_tokens, checkpoint=str(folder), max_length="48").scores(
-        candidates
+    scored = (
+        reranker("monobert", batch_tokens, checkpoint=str(folder), max_length="48")
+        .rerank(candidates)
+        .scores
     )
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 1], atol=1e-5)
@@ -81,8 +86,10 @@ def test_bge_reranker_is_the_one_logit_of_an_xlm_roberta(tmp_path: Path, batch_t
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 48)
 
-    scored = reranker("bge-reranker", batch_tokens, checkpoint=str(folder), max_length="48").scores(
-        candidates
+    scored = (
+        reranker("bge-reranker", batch_tokens, checkpoint=str(folder), max_length="48")
+        .rerank(candidates)
+        .scores
     )
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
@@ -99,16 +106,41 @@ def test_rankllama_is_a_merged_adapter_with_prefixes(tmp_path: Path, batch_token
     pairs = pairs_of(candidates, "query: ", "document: ")
     plain = one_by_one(merged, AutoTokenizer.from_pretrained(base), pairs, 64)
 
-    scored = reranker(
-        "rankllama",
-        batch_tokens,
-        checkpoint=str(adapter),
-        base=str(base),
-        max_length="64",
-        dtype="float32",
-    ).scores(candidates)
+    scored = (
+        reranker(
+            "rankllama",
+            batch_tokens,
+            checkpoint=str(adapter),
+            base=str(base),
+            max_length="64",
+            dtype="float32",
+        )
+        .rerank(candidates)
+        .scores
+    )
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("part", ["base", "adapter"])
+def test_weights_that_neither_the_base_nor_the_adapter_has_are_an_error(
+    tmp_path: Path, part: str
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    base = tiny.save_llama(tmp_path / "llama")
+    adapter = tiny.save_lora(base, tmp_path / "lora")
+    model_file, adapter_file = base / "model.safetensors", adapter / "adapter_model.safetensors"
+    weights = load_file(model_file)
+    lacking = "model.layers.1.mlp.up_proj.weight" if part == "base" else "score.weight"
+    weights.pop(lacking)
+    save_file(weights, model_file, metadata={"format": "pt"})
+    if part == "adapter":
+        head = load_file(adapter_file)
+        save_file({name: head[name] for name in head if "score" not in name}, adapter_file)
+
+    with pytest.raises(DataError, match=rf"lacks 1 of the model's weights .* {lacking}"):
+        reranker("rankllama", checkpoint=str(adapter), base=str(base)).rerank(lists(1))
 
 
 def test_medcpts_cross_encoder_is_one_logit_of_512_tokens(tmp_path: Path) -> None:
@@ -116,7 +148,9 @@ def test_medcpts_cross_encoder_is_one_logit_of_512_tokens(tmp_path: Path) -> Non
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 48)
 
-    scored = reranker("medcpt-ce", checkpoint=str(folder), max_length="48").scores(candidates)
+    scored = (
+        reranker("medcpt-ce", checkpoint=str(folder), max_length="48").rerank(candidates).scores
+    )
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
     assert entries()["medcpt-ce"].fields["max_length"] == 512
@@ -127,7 +161,7 @@ def test_any_cross_encoder_reads_as_much_as_its_tokeniser_allows(tmp_path: Path)
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     plain = one_by_one(model, AutoTokenizer.from_pretrained(folder), pairs_of(candidates), 64)
 
-    scored = reranker("ce", checkpoint=str(folder)).scores(candidates)
+    scored = reranker("ce", checkpoint=str(folder)).rerank(candidates).scores
 
     np.testing.assert_allclose(np.concatenate(scored), plain[:, 0], atol=1e-5)
 
@@ -146,34 +180,36 @@ def test_a_checkpoint_without_a_classification_head_is_refused(tmp_path: Path) -
     BertModel(BertConfig(vocab_size=40, **tiny.SHAPE)).save_pretrained(folder)
 
     with pytest.raises(DataError, match=r"lacks .* model's weights .* such as classifier"):
-        reranker("ce", checkpoint=str(folder)).scores(lists())
+        reranker("ce", checkpoint=str(folder)).rerank(lists())
 
 
 def test_a_model_with_many_labels_asks_which_one(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert", labels=3)
 
     with pytest.raises(UsageError, match=r"3 logits per pair\. Say which"):
-        reranker("ce", checkpoint=str(folder)).scores(lists())
+        reranker("ce", checkpoint=str(folder)).rerank(lists())
 
 
 def test_a_published_logit_that_a_checkpoint_lacks_is_named(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert", labels=1)
 
     with pytest.raises(UsageError, match=r"gives 1 logits per pair\. Say which"):
-        reranker("monobert", checkpoint=str(folder), max_length="48").scores(lists())
+        reranker("monobert", checkpoint=str(folder), max_length="48").rerank(lists())
 
 
 def test_a_folder_that_does_not_exist_is_named() -> None:
     with pytest.raises(MissingError, match=r"checkpoint '\./nowhere': does not exist"):
-        reranker("ce", checkpoint="./nowhere").scores(lists())
+        reranker("ce", checkpoint="./nowhere").rerank(lists())
 
 
 def test_running_out_of_memory_halves_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, told = tiny.save_bert(tmp_path / "bert"), list[str]()
-    entry = entries()["ce"].overridden({"checkpoint": str(folder)})
-    made = build("ce", read(CrossEncoderSettings, entry.fields), Conditions(tell=told.append))
+    entry = entries()["ce"].override({"checkpoint": str(folder)})
+    made = build(
+        "ce", parse_settings(CrossEncoderSettings, entry.fields), Resources(warn=told.append)
+    )
     encode = made.scorer.encode  # type: ignore[attr-defined]
 
     def cramped(inputs: Any, rows: Any) -> Any:
@@ -183,7 +219,7 @@ def test_running_out_of_memory_halves_the_batch(
 
     monkeypatch.setattr(made.scorer, "encode", cramped)
 
-    scored = made.scores(lists())
+    scored = made.rerank(lists()).scores
 
     assert [len(one) for one in scored] == [7, 7, 7]
     assert "out of memory at" in told[0]
@@ -200,6 +236,6 @@ def test_a_tokeniser_without_limit_is_cut_at_the_positions_that_the_model_learne
     model = reranker("ce", checkpoint=str(folder))
 
     assert model.scorer.limit == 78  # of 80 positions, RoBERTa's first two hold no token
-    assert np.isfinite(model.scores([long])[0]).all()
+    assert np.isfinite(model.rerank([long]).scores[0]).all()
     with pytest.raises(DataError, match="the model failed on texts of up to 90 tokens"):
-        reranker("ce", checkpoint=str(folder), max_length="90").scores([long])
+        reranker("ce", checkpoint=str(folder), max_length="90").rerank([long])

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, UsageError
+from r2med.execution.resources import Resources
 from r2med.remote.completions import ChatAnswer, ChatRequest, in_step
 from r2med.rerank.llm import LlmReranker, Log, Style, Tally, read_prompt
 from r2med.rerank.scores import Candidates
 from r2med.rerank.styles import build
-from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import read_settings
 from r2med.systems.registry import entries
 
 
 def style(name: str, **options: str) -> Any:
     """The settings of an entry, with a model where it names none."""
-    return replace(read_settings(entries()[name].overridden(options)), llm="gpt4")
+    return replace(read_settings(entries()[name].override(options)), llm="gpt4")
 
 
 LISTWISE, POINTWISE = style("listwise"), style("pointwise")
@@ -121,7 +121,7 @@ def test_an_answer_that_cannot_be_read_keeps_the_order_and_is_counted() -> None:
     found = orders(LISTWISE, model, numbered(3), numbered(3, query="lost"), tally=tally)
 
     assert found == [[2, 1, 0], [0, 1, 2]]
-    assert (tally.answers, tally.malformed) == (2, 1)
+    assert (tally.answers, tally.refused) == (2, 1)
 
 
 def test_passages_that_an_answer_leaves_out_follow_in_their_order() -> None:
@@ -144,7 +144,7 @@ def test_a_passage_without_a_grade_keeps_its_place() -> None:
     model = by_passage(p0="1", p1="what?", p2="5", p3="9")
 
     assert orders(POINTWISE, model, numbered(4), tally=tally) == [[3, 1, 2, 0]]
-    assert tally.malformed == 1
+    assert tally.unread == 1
 
 
 def test_braces_in_a_query_stay_as_they_are() -> None:
@@ -164,8 +164,8 @@ def test_long_passages_are_cut() -> None:
 
 
 def test_what_would_be_asked_is_known_without_asking() -> None:
-    listwise = LlmReranker("l", LISTWISE, Conditions())
-    pointwise = LlmReranker("p", POINTWISE, Conditions())
+    listwise = LlmReranker("l", LISTWISE, Resources())
+    pointwise = LlmReranker("p", POINTWISE, Resources())
 
     assert len(list(listwise.requests([numbered(100), numbered(20)]))) == 10
     assert len(list(pointwise.requests([numbered(100), numbered(20)]))) == 120
@@ -175,14 +175,14 @@ def test_a_reranker_without_a_model_says_how_to_name_one() -> None:
     unnamed = replace(POINTWISE, llm="")
 
     with pytest.raises(UsageError, match="pointwise:gpt4"):
-        build("pointwise", unnamed, Conditions())
+        build("pointwise", unnamed, Resources())
 
 
 def test_a_step_larger_than_the_window_is_refused() -> None:
     gappy = replace(LISTWISE, window=5, step=6)
 
     with pytest.raises(UsageError, match="never be seen"):
-        build("listwise", gappy, Conditions())
+        build("listwise", gappy, Resources())
 
 
 def test_a_prompt_of_the_users_own_replaces_ours(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.rerank.llm_answers import parted, read_grade, read_order, read_scores
+from r2med.rerank.llm_answers import read_grade, read_order, read_scores, split_thought
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from r2med.rerank.llm_answers import parted, read_grade, read_order, read_scores
     ],
 )
 def test_an_order_is_read(answer: str, order: list[int] | None) -> None:
-    found = read_order(parted(answer)[1], 3)
+    found = read_order(split_thought(answer)[1], 3)
 
     assert (found and found.places) == order
 
@@ -48,7 +48,7 @@ def test_an_order_is_read(answer: str, order: list[int] | None) -> None:
     ],
 )
 def test_thought_and_conclusion_are_told_apart(answer: str, thought: str, conclusion: str) -> None:
-    assert parted(answer) == (thought, conclusion)
+    assert split_thought(answer) == (thought, conclusion)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_scores_are_read_as_far_as_they_go(answer: str, scores: dict[int, float]
     ],
 )
 def test_a_grade_is_read(answer: str, grade: float | None) -> None:
-    assert read_grade(parted(answer)[1]) == grade
+    assert read_grade(split_thought(answer)[1]) == grade
 
 
 @settings(deadline=None)
 @given(st.text(), st.integers(1, 30))
 def test_no_answer_breaks_the_reading(answer: str, count: int) -> None:
-    said = parted(answer)[1]
+    said = split_thought(answer)[1]
     order, grade, scores = read_order(said, count), read_grade(said), read_scores(said, count)
 
     for each in (order, scores and scores[1]):

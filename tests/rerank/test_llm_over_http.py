@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import r2med
 from r2med.errors import LimitError, MissingError
-from r2med.home import home
+from r2med.evaluation.explain import explain
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
+from r2med.paths import home_folder
 from r2med.remote.budget import Limits
-from r2med.retrieve.conditions import Conditions
-from r2med.runs.run import ordered
+from r2med.report.drawing import draw
+from r2med.rerank.traces import read_rerank_answers
+from r2med.results.evaluation import Evaluation, Stored
+from r2med.results.export import export_csv
+from r2med.results.leaderboard import leaderboard
+from r2med.results.record import AnswerCounts
+from r2med.runs.run import sort_lists
 from r2med.systems.build import System
+from r2med.tasks.load import load_task
 from tests.llm_server import EMPTY, REFUSING, LLMServer, cut, fails, garbled, running_llm_server
 
 pytest.importorskip("aiohttp")
@@ -41,7 +53,15 @@ def backwards(body: dict[str, Any]) -> str:
 
 def system(text: str, server: LLMServer, told: list[str] | None = None) -> System:
     heard = told.append if told is not None else lambda message: None
-    return System.from_spec(text, Conditions(llm_url=server.url, limits=QUICK, tell=heard))
+    return System.from_spec(
+        text, Resources(RunOptions(llm_url=server.url, limits=QUICK), warn=heard)
+    )
+
+
+def text_of(value: Any) -> str:
+    out = io.StringIO()
+    draw(value, Console(file=out, width=200))
+    return out.getvalue()
 
 
 def test_a_list_is_reranked_end_to_end(server: LLMServer) -> None:
@@ -49,7 +69,7 @@ def test_a_list_is_reranked_end_to_end(server: LLMServer) -> None:
 
     result = r2med.evaluate(system("bm25 | listwise:qwen-7b@10", server), TASK)
 
-    measured = ordered(first.run, "trec")
+    measured = sort_lists(first.run, "trec")
     for query in measured.query_ids.to_pylist():
         before = [document for document, _ in measured.ranking(query)]
         after = [document for document, _ in result.run.ranking(query)]
@@ -61,15 +81,69 @@ def test_calls_tokens_and_unread_answers_are_in_the_result(server: LLMServer) ->
     server.script.extend([EMPTY, REFUSING])
 
     result = r2med.evaluate(
-        system("bm25 | listwise:qwen-7b@10", server, told), TASK, tell=told.append
+        system("bm25 | listwise:qwen-7b@10", server, told), TASK, warn=told.append
     )
 
     queries = result.record.task.queries
-    cost = next(cost for cost in result.record.stages if cost["stage"] == "rerank")
-    facts = result.record.facts["listwise:qwen-7b@10"]
-    assert (cost["calls"], facts["malformed"]) == (queries, 2)
-    assert cost["tokens"] > 0
+    cost = next(cost for cost in result.record.costs if cost.stage == "rerank")
+    assert cost.calls == queries
+    assert result.record.answers == AnswerCounts(queries, unread=1, refused=1, fallen_back=2)
+    assert cost.tokens and cost.tokens > 0
     assert any(f"2 of {queries} answers could not be read" in message for message in told)
+
+
+def test_a_reranker_without_readable_answers_is_marked_everywhere_also_when_reused(
+    server: LLMServer, tmp_path: Path
+) -> None:
+    server.reply = lambda body: "Good question!"
+    spec = "bm25 | listwise:qwen-7b@10"
+    queries = r2med.evaluate(system(spec, server), TASK).record.task.queries
+
+    reused = r2med.evaluate(system(spec, server), TASK)
+
+    assert reused.reused
+    sentence = f"{queries} answers of the model: {queries} unread; {queries} had no effect"
+    assert reused.record.stages[-1].answers == AnswerCounts(
+        queries, unread=queries, fallen_back=queries
+    )
+    both = Evaluation([reused, r2med.evaluate("bm25", TASK)])
+    board = leaderboard(suite="demo", task=TASK)
+    for shown in (text_of(both), text_of(Stored([reused])), text_of(board)):
+        assert f"{spec} †" in " ".join(shown.split())
+        assert sentence in " ".join(shown.split())
+    assert both.to_json()[0]["answers"]["unread"] == queries
+    [row] = [row for row in board.to_json()["rows"] if row["system"] == spec]
+    assert row["answers"]["unread"] == queries
+    export_csv([reused], tmp_path)
+    assert sentence in (tmp_path / "results.csv").read_text()
+
+
+def test_the_query_page_shows_what_a_reranker_thought_and_answered(server: LLMServer) -> None:
+    server.reply = lambda body: "<think>Hard to say.</think>Good question!"
+    result = r2med.evaluate(system("bm25 | listwise:qwen-7b@10", server), TASK)
+    task = load_task(TASK)
+    query_id = task.queries.ids[0].as_py()
+
+    page = explain(result.system, task, query_id)
+
+    [answer] = page.rerank_answers
+    assert (answer.thought, answer.answer, answer.is_read) == (
+        "Hard to say.",
+        "Good question!",
+        False,
+    )
+    shown = text_of(page)
+    assert "thought: Hard to say." in shown
+    assert "answer: Good question!" in shown
+
+
+@pytest.mark.parametrize(
+    "trace", [None, "", "x", "../secret.jsonl", "rerank-traces/..", "/etc/x/y"]
+)
+def test_a_trace_outside_its_folder_is_not_read(trace: str | None, tmp_path: Path) -> None:
+    (home_folder() / "secret.jsonl").write_text("{}")
+
+    assert read_rerank_answers(trace, "q") == []
 
 
 def test_what_was_answered_is_not_asked_again(server: LLMServer) -> None:
@@ -130,7 +204,7 @@ def test_every_protocol_that_thinks_runs_end_to_end(
     assert len(server.seen) == facts["calls"]
     assert facts["calls"] == calls * queries
     assert (facts["malformed"], facts["partial"]) == (0, 0)
-    traced = (home() / facts["trace"]).read_text(encoding="utf-8").splitlines()
+    traced = (home_folder() / facts["trace"]).read_text(encoding="utf-8").splitlines()
     assert len(traced) == facts["answers"]
     assert {json.loads(line)["query_id"] for line in traced} == set(
         result.run.query_ids.to_pylist()
@@ -155,8 +229,8 @@ def test_the_one_budget_covers_thoughts_and_verdicts(server: LLMServer) -> None:
     server.reply = reasoning
     server.alternatives = lambda prompt: {" true": -0.1, " false": -3.0}
     limits = Limits(tokens=12_000, concurrency=4, timeout=10, backoff=0.001)
-    conditions = Conditions(llm_url=server.url, limits=limits, tell=lambda _: None)
-    limited = System.from_spec("bm25 | rank1:qwen-7b[max_tokens=50]@20", conditions)
+    resources = Resources(RunOptions(llm_url=server.url, limits=limits), warn=lambda _: None)
+    limited = System.from_spec("bm25 | rank1:qwen-7b[max_tokens=50]@20", resources)
 
     with pytest.raises(LimitError, match="Everything that arrived is kept"):
         r2med.evaluate(limited, TASK)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import DataError, UsageError
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.rerank.scores import Candidates
-from r2med.retrieve.conditions import Conditions
 from r2med.systems.build import System
 from r2med.systems.stages import Reranking
 
@@ -41,8 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def stage(folder: Path, *, trusted: bool) -> Reranking:
-    conditions = Conditions(trust_remote_code=trusted, device="cpu")
-    made = System.from_spec(f"bm25 | jina-reranker-v3[checkpoint={folder}]", conditions).stage
+    resources = Resources(RunOptions(trust_remote_code=trusted, device="cpu"))
+    made = System.from_spec(f"bm25 | jina-reranker-v3[checkpoint={folder}]", resources).stage
     assert isinstance(made, Reranking)
     return made
 
@@ -53,7 +54,7 @@ def test_a_checkpoints_code_does_not_run_unless_allowed(folder: Path) -> None:
 
 
 def test_documents_are_ordered_by_the_scores_that_the_model_gives(folder: Path) -> None:
-    [scores] = stage(folder, trusted=True).reranker.scores(LISTS)
+    [scores] = stage(folder, trusted=True).reranker.rerank(LISTS).scores
 
     assert scores.argsort()[::-1].tolist() == [2, 0, 1]
 
@@ -64,4 +65,4 @@ def test_a_model_without_rerank_is_named(folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
 
     with pytest.raises(DataError, match=r"has no attribute 'rerank'"):
-        stage(folder, trusted=True).reranker.scores(LISTS)
+        stage(folder, trusted=True).reranker.rerank(LISTS)

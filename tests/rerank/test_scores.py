@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError
-from r2med.home import shelf
-from r2med.rerank.scores import Candidates, reordered
+from r2med.execution.resources import Resources
+from r2med.paths import cache_folder
+from r2med.rerank.scores import Candidates, reorder_run
 from r2med.rerank.user_models import reranker_of
-from r2med.retrieve.conditions import Conditions
 from r2med.runs import Run
-from r2med.runs.run import ordered
+from r2med.runs.run import sort_lists
 
 
 class Lengths:
@@ -43,7 +44,7 @@ def candidates(count: int, query: str = "q") -> list[Candidates]:
 
 
 def scored(model: object, lists: list[Candidates]) -> list[Any]:
-    return [one.tolist() for one in reranker_of("mine", model, Conditions()).scores(lists)]
+    return [one.tolist() for one in reranker_of("mine", model, Resources()).rerank(lists).scores]
 
 
 def test_a_deeper_reranking_scores_only_what_is_new() -> None:
@@ -58,11 +59,11 @@ def test_a_deeper_reranking_scores_only_what_is_new() -> None:
 
 def test_what_a_reranking_cost_leaves_out_the_pairs_that_were_kept() -> None:
     scored(Lengths(), candidates(10))
-    later = reranker_of("mine", Lengths(), Conditions())
+    later = reranker_of("mine", Lengths(), Resources())
 
-    later.scores(candidates(15))
+    usage = later.rerank(candidates(15)).usage
 
-    assert (later.facts()["texts"], later.facts()["cached"]) == (5, 10)
+    assert (usage.texts, usage.cached) == (5, 10)
 
 
 def test_equal_pairs_are_scored_once() -> None:
@@ -88,7 +89,7 @@ def test_without_an_identity_nothing_is_kept_and_that_is_said() -> None:
         identity = None  # type: ignore[assignment]
 
     told: list[str] = []
-    reranker_of("mine", Anonymous(), Conditions(tell=told.append)).scores(candidates(3))
+    reranker_of("mine", Anonymous(), Resources(warn=told.append)).rerank(candidates(3))
     later = Anonymous()
 
     scored(later, candidates(3))
@@ -103,7 +104,7 @@ def test_two_objects_without_an_identity_are_never_the_same_system() -> None:
     class Anonymous(Lengths):
         identity = None  # type: ignore[assignment]
 
-    first, second = (reranker_of("mine", Anonymous(), Conditions()) for _ in range(2))
+    first, second = (reranker_of("mine", Anonymous(), Resources()) for _ in range(2))
 
     assert first.identity != second.identity
 
@@ -129,53 +130,59 @@ def test_a_score_that_is_not_finite_names_query_document_and_reranker(value: flo
 
 def test_damaged_scores_are_named_and_made_again() -> None:
     scored(Lengths(), candidates(4))
-    (file,) = shelf("rerank-scores").rglob("*.vectors")
+    (file,) = cache_folder("rerank-scores").rglob("*.arrow")
     data = bytearray(file.read_bytes())
     data[-64] ^= 0xFF
     file.write_bytes(data)
     later, told = Lengths(), list[str]()
 
-    scores = reranker_of("mine", later, Conditions(tell=told.append)).scores(candidates(4))
+    scores = reranker_of("mine", later, Resources(warn=told.append)).rerank(candidates(4)).scores
 
     assert scores[0].tolist() == [1, 2, 3, 4]
     assert len(later.asked) == 4
     assert "scores fail their checksum" in told[0]
 
 
-def test_a_kill_in_the_middle_loses_no_finished_batch() -> None:
-    script = textwrap.dedent(
-        """
-        import os, signal, sys
-        from r2med.rerank.scores import Candidates, reordered
-        from r2med.rerank.user_models import reranker_of
-        from r2med.retrieve.conditions import Conditions
+def test_a_kill_in_the_middle_loses_no_finished_piece(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import os, signal, sys
+            from r2med.rerank.scores import Candidates
+            from r2med.rerank.user_models import reranker_of
+            from r2med.execution.resources import Resources
 
-        class Lengths:
-            identity = "lengths"
-            batches = 0
+            class Lengths:
+                identity = "lengths"
+                batches = 0
 
-            def predict(self, pairs):
-                if self.batches == 2:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                self.batches += 1
-                print(len(pairs), file=sys.stderr, flush=True)
-                return [len(document) for _, document in pairs]
+                def predict(self, pairs):
+                    if self.batches == int(sys.argv[1]):
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    self.batches += 1
+                    print(len(pairs), file=sys.stderr, flush=True)
+                    return [len(document) for _, document in pairs]
 
-        texts = ["x" * (n + 1) for n in range(3000)]
-        lists = [Candidates("q1", "q", [str(n) for n in range(3000)], texts)]
-        reranker_of("mine", Lengths(), Conditions()).scores(lists)
-        """
+            texts = ["x" * (n + 1) for n in range(3000)]
+            lists = [Candidates("q1", "q", [str(n) for n in range(3000)], texts)]
+            output = reranker_of("mine", Lengths(), Resources()).rerank(lists)
+            print(output.scores[0].tolist() == [len(text) for text in texts])
+            """
+        )
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    finished = [int(line) for line in done.stderr.split()]
-    later = Lengths()
 
-    scores = scored(later, candidates(3000))
+    def run(batches: int) -> tuple[int, str, list[int]]:
+        command = [sys.executable, str(script), str(batches)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout.strip(), [int(line) for line in done.stderr.split()]
 
-    assert done.returncode == -signal.SIGKILL
-    assert scores == [[float(n + 1) for n in range(3000)]]
-    assert len(finished) == 2
-    assert len(later.asked) == 3000 - sum(finished)
+    code, _, finished = run(batches=2)
+    _, correct, later = run(batches=10_000)
+
+    assert code == -signal.SIGKILL and len(finished) == 2
+    assert correct == "True"
+    assert sum(later) == 3000 - sum(finished)
 
 
 def test_rank_gives_an_order() -> None:
@@ -218,10 +225,10 @@ def test_a_failure_inside_a_reranker_of_ones_own_names_its_line() -> None:
         def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
             raise KeyError("weights")
 
-    reranker = reranker_of("mine", Failing(), Conditions())
+    reranker = reranker_of("mine", Failing(), Resources())
 
     with pytest.raises(DataError, match=r"mine: predict failed in .*test_scores\.py, line \d+"):
-        reranker.scores([Candidates("q", "query", ("d",), ("text",))])
+        reranker.rerank([Candidates("q", "query", ("d",), ("text",))])
 
 
 def test_an_identity_that_another_run_cannot_compare_is_refused() -> None:
@@ -229,7 +236,7 @@ def test_an_identity_that_another_run_cannot_compare_is_refused() -> None:
         identity = object()  # type: ignore[assignment]
 
     with pytest.raises(UsageError, match=r"mine: Unsaid\.identity is .* expected a text"):
-        reranker_of("mine", Unsaid(), Conditions())
+        reranker_of("mine", Unsaid(), Resources())
 
 
 def floats(*values: float) -> NDArray[np.float32]:
@@ -252,13 +259,13 @@ def ids(run: Run, query: str) -> list[str]:
 
 
 def test_keep_leaves_the_first_stage_order_below() -> None:
-    run = reordered(FIRST, SCORES, 2, "keep")
+    run = reorder_run(FIRST, SCORES, 2, "keep")
 
     assert [ids(run, query) for query in ("q1", "q2", "q3")] == [["b", "a", "c", "d"], [], ["x"]]
 
 
 def test_drop_returns_the_reranked_documents_only() -> None:
-    run = reordered(FIRST, SCORES, 2, "drop")
+    run = reorder_run(FIRST, SCORES, 2, "drop")
 
     assert [ids(run, query) for query in ("q1", "q2", "q3")] == [["b", "a"], [], ["x"]]
 
@@ -266,7 +273,7 @@ def test_drop_returns_the_reranked_documents_only() -> None:
 def test_equal_scores_are_ordered_as_trec_eval_does() -> None:
     scores = [floats(2, 2), floats(), floats(0)]
 
-    run = reordered(FIRST, scores, 2, "keep")
+    run = reorder_run(FIRST, scores, 2, "keep")
 
     assert ids(run, "q1") == ["b", "a", "c", "d"]
 
@@ -285,16 +292,16 @@ def test_sorting_by_score_changes_nothing(scores: list[float], below: int, tail:
     total = len(scores) + below
     first = Run.from_lists({"q": [(f"d{n:04}", float(-n)) for n in range(total)]})
 
-    run = reordered(first, [floats(*scores)], len(scores), tail)  # type: ignore[arg-type]
+    run = reorder_run(first, [floats(*scores)], len(scores), tail)  # type: ignore[arg-type]
 
-    assert ids(ordered(run, "trec"), "q") == ids(run, "q")
+    assert ids(sort_lists(run, "trec"), "q") == ids(run, "q")
     assert ids(run, "q")[len(scores) :] == [
         f"d{n:04}" for n in range(len(scores), total if tail == "keep" else len(scores))
     ]
 
 
 def test_the_smallest_float32_leaves_ranks_for_the_whole_list() -> None:
-    run = reordered(FIRST, [floats(LOWEST, 5), floats(), floats(3)], 2, "keep")
+    run = reorder_run(FIRST, [floats(LOWEST, 5), floats(), floats(3)], 2, "keep")
 
     assert run.ranking("q1") == [("b", 4.0), ("a", 3.0), ("c", 2.0), ("d", 1.0)]
 
@@ -303,6 +310,6 @@ def test_the_smallest_float32_leaves_ranks_for_the_whole_list() -> None:
 def test_a_depth_beyond_the_list_reranks_all_of_it(tail: str) -> None:
     scores = [floats(1, 2, 3, 4), floats(), floats(1)]
 
-    run = reordered(FIRST, scores, 50, tail)  # type: ignore[arg-type]
+    run = reorder_run(FIRST, scores, 50, tail)  # type: ignore[arg-type]
 
     assert ids(run, "q1") == ["d", "c", "b", "a"]

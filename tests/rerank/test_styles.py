@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r2med.execution.resources import Resources
 from r2med.remote.completions import ChatAnswer
 from r2med.rerank.llm import LlmReranker, Tally
 from r2med.rerank.scores import Candidates
-from r2med.retrieve.conditions import Conditions
 from tests.rerank.test_llm import Model, by_number, numbered, orders, style, written
 
 REASONRANK, RANK1, RANK_R1, GROUPRANK, INSERTRANK = map(
@@ -84,7 +84,7 @@ def test_a_thought_that_the_limit_cut_orders_nothing_and_is_counted() -> None:
     [order] = orders(REASONRANK, Model(lambda _: cut), numbered(3), tally=tally)
 
     assert order == [0, 1, 2]
-    assert (tally.cut, tally.malformed) == (1, 1)
+    assert (tally.cut, tally.truncated) == (1, 1)
 
 
 def test_a_permutation_that_repeats_misses_or_invents_is_mended_and_counted() -> None:
@@ -106,7 +106,7 @@ def test_a_permutation_that_repeats_misses_or_invents_is_mended_and_counted() ->
     )
 
     assert found == [list(range(19, -1, -1)), [2, 0, 1], [1, 0, 2]]
-    assert (tally.invented, tally.repeated, tally.partial, tally.malformed) == (1, 1, 1, 0)
+    assert (tally.invented, tally.repeated, tally.partial, tally.malformed) == (1, 1, 1, 3)
 
 
 def test_numbers_in_brackets_of_a_text_are_not_numbers_of_passages() -> None:
@@ -153,7 +153,7 @@ def test_a_cut_thought_is_closed_after_its_last_sentence_and_judged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("alternatives", "order", "malformed"),
+    ("alternatives", "order", "unread"),
     [
         ({"True": -0.1, "x": -3.0}, [1, 0], 0),
         ({" false": -0.1, "x": -3.0}, [0, 1], 0),
@@ -162,7 +162,7 @@ def test_a_cut_thought_is_closed_after_its_last_sentence_and_judged() -> None:
     ],
 )
 def test_a_word_that_is_no_alternative_is_as_likely_as_the_least(
-    alternatives: dict[str, float] | None, order: list[int], malformed: int
+    alternatives: dict[str, float] | None, order: list[int], unread: int
 ) -> None:
     even, tally = {"true": -1.0, "false": -1.0}, Tally()
     answers = {"passage 0\n": even, "passage 1\n": alternatives}
@@ -172,7 +172,7 @@ def test_a_word_that_is_no_alternative_is_as_likely_as_the_least(
         return replace(written("so."), alternatives=found)
 
     assert orders(RANK1, Model(answer), numbered(2), tally=tally) == [order]
-    assert tally.malformed == malformed
+    assert tally.unread == unread
 
 
 @settings(max_examples=30)
@@ -186,7 +186,7 @@ def test_choosing_the_best_of_sets_sorts_the_top(count: int, window: int, top: i
     best = list(range(count))[::-1][:top]
     assert order == [*best, *range(count - len(best))]
     assert all(len(shown(prompt)) <= window for prompt in model.asked)
-    supposed = list(LlmReranker("r", asked, Conditions()).requests([numbered(count)]))
+    supposed = list(LlmReranker("r", asked, Resources()).requests([numbered(count)]))
     assert len(supposed) >= len(model.asked) or count < 3
 
 
@@ -196,7 +196,7 @@ def test_a_set_whose_best_is_not_named_leaves_its_first_document_on_top() -> Non
     [order] = orders(RANK_R1, Model(lambda _: "none of them"), numbered(4), tally=tally)
 
     assert sorted(order) == [0, 1, 2, 3] and order[0] == 0
-    assert tally.malformed == tally.answers
+    assert tally.unread == tally.answers
 
 
 def test_grouprank_averages_scores_of_shuffled_groups_over_rounds() -> None:
@@ -236,7 +236,7 @@ def test_a_group_that_cannot_be_read_scores_0_and_a_score_left_out_is_not_averag
             means[row["documents"][place]].append(score)
     best = max(means, key=lambda name: sum(means[name]) / len(means[name]))
     assert f"d{order[0]}" == best
-    assert (tally.malformed, tally.partial) == (1, 1)
+    assert (tally.refused, tally.partial) == (1, 1)
 
 
 def test_insertrank_shows_the_scores_of_the_first_stage() -> None:
@@ -249,12 +249,12 @@ def test_insertrank_shows_the_scores_of_the_first_stage() -> None:
 
 def test_of_several_samples_the_mean_place_decides() -> None:
     asked = replace(REASONRANK, samples=3)
-    reranker = LlmReranker("r", asked, Conditions())
+    reranker = LlmReranker("r", asked, Resources())
     votes = {0: "[1] > [2] > [3]", 1: "[3] > [1] > [2]", 2: "[3] > [2] > [1]"}
 
     def ask(requests: Any) -> list[ChatAnswer]:
         return [written(votes[request.sample]) for request in requests]
 
-    [scores] = reranker._ranked([numbered(3)], ask, Tally(), [])
+    [scores] = reranker._rank_lists([numbered(3)], ask, Tally(), [])
 
     assert scores.argsort()[::-1].tolist() == [2, 0, 1]

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from r2med.errors import DataError, UsageError
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.rerank.cross_encoder import YesNoSettings, build
 from r2med.rerank.scores import Candidates
-from r2med.retrieve.conditions import Conditions
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 
 torch = pytest.importorskip("torch")
@@ -46,9 +47,9 @@ def candidates() -> list[Candidates]:
 
 def scored(name: str, folder: Path, batch_tokens: int = 4096, **options: str) -> Any:
     options = {"checkpoint": str(folder), "dtype": "float32", **options}
-    settings = read(YesNoSettings, entries()[name].overridden(options).fields)
-    reranker = build(name, settings, Conditions(batch_tokens=batch_tokens))
-    return np.concatenate(reranker.scores(candidates()))
+    settings = parse_settings(YesNoSettings, entries()[name].override(options).fields)
+    reranker = build(name, settings, Resources(RunOptions(batch_tokens=batch_tokens)))
+    return np.concatenate(reranker.rerank(candidates()).scores)
 
 
 def pairs() -> list[tuple[str, str]]:

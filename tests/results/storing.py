@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from r2med.errors import UsageError
 from r2med.measure import measure
-from r2med.results.record import Record, Result, SystemRecord, TaskRecord
+from r2med.results.record import (
+    Record,
+    Result,
+    StageRecord,
+    StageType,
+    SystemRecord,
+    TaskRecord,
+)
 from r2med.results.store import Store
 from r2med.runs import Run
+from r2med.systems.output import StageCost
+from r2med.systems.registry import first_stage, kind_of, members_of, parts_of
+from r2med.systems.spec import parse
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Judgements
 from tests.building import judgements_of
@@ -42,8 +53,10 @@ def store(
     data: str | None = None,
     created: str = "2026-01-01T00:00:00+00:00",
     differences: tuple[str, ...] = (),
-    stages: tuple[dict[str, object], ...] = (),
+    costs: tuple[StageCost, ...] = (),
     suite: str | None = "registered",
+    identity: Mapping[str, object] | None = None,
+    label: str | None = None,
 ) -> Result:
     """Keep a result of a registered task, with that task's counts unless others are given."""
     return store_run(
@@ -55,8 +68,10 @@ def store(
         data=data,
         created=created,
         differences=differences,
-        stages=stages,
+        costs=costs,
         suite=suite,
+        identity=identity,
+        label=label,
     )
 
 
@@ -70,8 +85,10 @@ def store_run(
     data: str | None = None,
     created: str = "2026-01-01T00:00:00+00:00",
     differences: tuple[str, ...] = (),
-    stages: tuple[dict[str, object], ...] = (),
+    costs: tuple[StageCost, ...] = (),
     suite: str | None = "registered",
+    identity: Mapping[str, object] | None = None,
+    label: str | None = None,
 ) -> Result:
     """Keep any run as a result."""
     entry = find_task(task) if suite else None
@@ -88,15 +105,51 @@ def store_run(
             notices=(),
             differences=differences,
         ),
-        system=SystemRecord(system, {"name": system}, DEPTH, "trec", None, ()),
+        system=SystemRecord(
+            system,
+            identity or {"name": system},
+            DEPTH,
+            "trec",
+            None,
+            (),
+            stage_record(system),
+            label,
+        ),
         metrics=scores.means(),
         micro={f"recall@{cutoff}": scores.micro_recall(cutoff) for cutoff in (1, 10, 100)},
         seconds={"load": 5.0, "index": 1.0, "search": 0.5, "measure": 5.0},
         facts={},
         created=created,
-        stages=stages,
+        costs=costs,
     )
     return Store(root).write(record, run, scores)
+
+
+def stage_record(spec: str) -> StageRecord:
+    """The stages that a spec names, without building the system."""
+    try:
+        parsed = parse(spec)
+    except UsageError:
+        return StageRecord("retriever", spec, spec, spec, DEPTH)
+    kind = kind_of(parsed)
+    if kind == "base" and len(parsed.fused) == 1:
+        [(unit, entry), *_] = parts_of(spec)
+        name = entry.name if entry else unit.name
+        backend = entry.backend if entry else None
+        return StageRecord("retriever", name, str(unit), spec, DEPTH, backend)
+    if kind == "base":
+        inputs = tuple(stage_record(str(member)) for member in members_of(parsed))
+        return StageRecord("fusion", "rrf", "rrf", spec, DEPTH, inputs=inputs)
+    below = stage_record(str(first_stage(parsed, kind)))
+    [(unit, entry), *_] = parts_of(
+        str(parsed.stages[-1] if kind == "reranker" else parsed.fused[0])
+    )
+    name = entry.name if entry else unit.name
+    llm = unit.argument if entry and entry.argument == "llm" else None
+    stage_type: StageType = "reranker" if kind == "reranker" else "expander"
+    depth = unit.depth or DEPTH
+    backend = entry.backend if entry else None
+    return StageRecord(stage_type, name, str(unit), spec, depth, backend, llm=llm, inputs=(below,))
 
 
 def ranks(*values: int) -> dict[str, int]:

@@ -14,8 +14,9 @@ import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.results.compare import Comparison, QueryScores, compare
 from r2med.results.evaluation import Evaluation
-from r2med.results.lookup import find_ranking
 from r2med.results.movement import what_moved
+from r2med.results.record import Result
+from r2med.results.select import ResultSet
 from r2med.results.store import Store
 from tests.results.diagnosis.collections import ranking_of, task_of
 from tests.results.storing import ranks, store
@@ -167,7 +168,7 @@ def test_a_comparison_prints_as_on_the_command_line_and_is_a_table() -> None:
 
     found = compare("bm25", "bm25-nano", results=ROOT)
 
-    assert "by task mean: A and B cannot be told apart" in str(found)
+    assert "No significant difference between bm25 and bm25-nano" in " ".join(str(found).split())
     table = found.to_arrow().to_pylist()
     assert [row["over"] for row in table] == [
         "demo/biology",
@@ -216,7 +217,7 @@ def test_a_run_file_is_a_ranking(tmp_path: Path) -> None:
     file = tmp_path / "mine.trec"
     ranking_of({"q1": ["a", "b"]}).run.to_trec(file)
 
-    found = find_ranking(str(file), [], task, tmp_path)
+    found = ResultSet((), "").find_ranking(str(file), task)
 
     assert found.result is None
     assert [name for name, _ in found.run.ranking("q1")] == ["a", "b"]
@@ -226,7 +227,7 @@ def test_a_system_that_has_not_run_names_the_command(tmp_path: Path) -> None:
     task = task_of(tmp_path / "task", CORPUS, QUERIES, JUDGED)
 
     with pytest.raises(MissingError, match="r2med eval bm25 --task task"):
-        find_ranking("bm25", [], task, tmp_path)
+        ResultSet((), "").find_ranking("bm25", task)
 
 
 def test_a_result_of_other_data_is_refused(tmp_path: Path) -> None:
@@ -235,13 +236,13 @@ def test_a_result_of_other_data_is_refused(tmp_path: Path) -> None:
     newer = task_of(tmp_path / "task", {**CORPUS, "e": "more"}, QUERIES, JUDGED)
 
     with pytest.raises(DataError, match="Run it again"):
-        find_ranking("bm25", [result], newer, tmp_path / "results")
+        ResultSet((result,), "").find_ranking("bm25", newer)
 
 
 def test_two_results_of_one_name_are_told_apart_by_key() -> None:
     first = store(ROOT, "bm25", "demo/biology", ranks(1, 2, 0, 3))
     system = replace(first.record.system, identity={"model": "another"})
-    other = replace(first, record=replace(first.record, system=system))
+    other = Result.from_record(first.folder, replace(first.record, system=system))
 
     assert compare(first, other).systems == (f"bm25 ({first.key})", f"bm25 ({other.key})")
 
@@ -291,7 +292,8 @@ def test_versions_behind_one_name_are_noted_once_for_all_tasks(task: str | None)
         make("dense:./model", "bm25", task=task, results=ROOT, tell=notes.append)
 
         [note] = notes
-        assert note.startswith("dense:./model on demo/biology and 1 more: 2 stored systems")
+        assert note.startswith("v2: 2 stored versions have this name")
+        assert "demo/biology, demo/medqa-diag" in note
 
 
 def test_of_two_results_of_one_system_on_a_task_the_one_that_is_shown_is_tested() -> None:
@@ -302,7 +304,8 @@ def test_of_two_results_of_one_system_on_a_task_the_one_that_is_shown_is_tested(
     table = Evaluation([high, between, low])
 
     assert table.column("bm25", "ndcg@10") == {"Biology": 1.0}
-    assert table.behind(["Biology"], "ndcg@10") == {"bge"}
+    assert [*table.verdicts(["Biology"], "ndcg@10")] == ["bge"]
+    assert table.verdicts(["Biology"], "ndcg@10")["bge"].is_significant
 
 
 def test_other_queries_are_refused() -> None:

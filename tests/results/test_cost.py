@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import r2med
 from r2med import Result
 from r2med.results.cost import Cost, cost_of
-from r2med.systems.work import Ledger
+from r2med.systems.output import StageCost
 
 
-def result_with(*stages: Mapping[str, object]) -> Result:
+def result_with(*costs: Mapping[str, Any]) -> Result:
     stored = r2med.evaluate("bm25", "demo/biology")
-    return replace(stored, record=replace(stored.record, stages=tuple(map(dict, stages))))
+    stage_costs = tuple(StageCost(**cost) for cost in costs)
+    return Result.from_record(stored.folder, replace(stored.record, costs=stage_costs))
 
 
-def cost(*stages: Mapping[str, object]) -> Cost:
-    return cost_of([result_with(*stages)])
+def cost(*costs: Mapping[str, Any]) -> Cost:
+    return cost_of([result_with(*costs)])
 
 
 def test_the_time_per_query_holds_no_indexing() -> None:
@@ -77,17 +79,3 @@ def test_what_nobody_recorded_is_unknown() -> None:
     spent = cost({"part": "bm25", "stage": "search", "seconds": 1.0, "tokens": None})
 
     assert (spent.query_tokens, spent.tokens_per_query, spent.money) == (None, None, None)
-
-
-def test_a_part_that_tells_its_costs_so_far_books_each_stage_its_own() -> None:
-    ledger = Ledger()
-
-    with ledger.stage("index", "e5"):
-        pass
-    ledger.tell("e5", {"tokens": 5000, "texts": 40, "cached": 2})
-    with ledger.stage("search", "e5"):
-        pass
-    ledger.tell("e5", {"tokens": 5130, "texts": 53, "cached": 2})
-
-    booked = [(cost.stage, cost.tokens, cost.texts, cost.cached) for cost in ledger.costs]
-    assert booked == [("index", 5000, 40, 2), ("search", 130, 13, 0)]

@@ -35,7 +35,7 @@ def test_csv_tables_hold_means_and_queries(result: r2med.Result, tmp_path: Path)
 
 
 def test_an_mteb_cache_has_one_revision_per_system_and_says_whose_it_is(tmp_path: Path) -> None:
-    results = r2med.evaluate(["bm25", "bm25[k1=1.2]"], ["demo/biology", "demo/medqa-diag"])
+    results = r2med.evaluate_all(["bm25", "bm25[k1=1.2]"], ["demo/biology", "demo/medqa-diag"])
 
     paths = export_mteb(results, tmp_path)
 
@@ -70,7 +70,7 @@ def test_an_mteb_file_has_the_scores_under_mtebs_names(
 def test_a_revision_stays_when_more_tasks_are_exported(
     result: r2med.Result, tmp_path: Path
 ) -> None:
-    more = r2med.evaluate("bm25", "demo")
+    more = r2med.evaluate_all("bm25", "demo")
 
     [alone], *_ = (export_mteb([result], tmp_path / "one"),)
     together = export_mteb(more, tmp_path / "all")

@@ -7,16 +7,31 @@ from pathlib import Path
 import pytest
 
 from r2med.errors import UsageError
-from r2med.results.compare import Gate, compare, verdict_line
+from r2med.results.compare import select_systems
+from r2med.results.gates import Gate, GateOutcome
+from r2med.systems.output import StageCost
 from tests.results.storing import ranks, store
 
 ROOT = Path("kept")
 
 
-def judged(condition: str, *systems: str) -> bool:
+def check(condition: str, *systems: str) -> list[GateOutcome]:
     gate = Gate.parse(condition)
-    verdict = gate.verdict(compare(*systems, metric=gate.metric, results=ROOT))
-    return bool(verdict["failed"])
+    selection = select_systems(
+        *systems,
+        task=None,
+        metric=gate.metric,
+        results=ROOT,
+        root=None,
+        tell=lambda message: None,
+        least=2 if gate.needs_old else 1,
+    )
+    return gate.check(selection)
+
+
+def judged(condition: str, *systems: str) -> bool:
+    [outcome] = check(condition, *systems)
+    return outcome.failed
 
 
 @pytest.mark.parametrize(
@@ -63,7 +78,54 @@ def test_a_tiny_p_value_is_not_written_as_zero() -> None:
     store(ROOT, "bm25", "demo/biology", ranks(*[1] * 40))
     store(ROOT, "bm25-nano", "demo/biology", ranks(*[0] * 40))
 
-    gate = Gate.parse("hit@1 drops significantly")
-    verdict = gate.verdict(compare("bm25-nano", "bm25", metric="hit@1", results=ROOT))
+    [outcome] = check("hit@1 drops significantly", "bm25-nano", "bm25")
 
-    assert "p < .001 (" in verdict_line(verdict)
+    assert "p < .001 (" in str(outcome)
+
+
+@pytest.mark.parametrize(("floor", "failed"), [("50", False), ("50.1", True)])
+def test_a_floor_needs_no_second_system(floor: str, failed: bool) -> None:
+    store(ROOT, "bm25", "demo/biology", ranks(1, 0))
+
+    assert judged(f"hit@1 below {floor}", "bm25") is failed
+
+
+def test_a_condition_on_any_task_is_decided_for_each() -> None:
+    for task, second in (("demo/biology", 0), ("demo/medqa-diag", 1)):
+        store(ROOT, "bm25", task, ranks(1, 1))
+        store(ROOT, "bm25-nano", task, ranks(1, second))
+
+    outcomes = check("hit@1 drops by 10 on any task", "bm25-nano", "bm25")
+
+    failed = {outcome.scope: outcome.failed for outcome in outcomes}
+    assert failed == {"demo/biology": True, "demo/medqa-diag": False}
+    assert judged("hit@1 below 60 on demo/biology", "bm25-nano")
+    assert not judged("hit@1 below 60 on demo/medqa-diag", "bm25-nano")
+
+
+def test_latency_and_cost_are_held_to_limits() -> None:
+    costs = (StageCost("bm25", "search", seconds=0.5, money=0.002),)
+    store(ROOT, "bm25", "demo/biology", ranks(1, 1), costs=costs)
+    [outcome] = check("latency above 1", "bm25")
+    milliseconds = outcome.values["latency"]
+
+    assert judged(f"latency above {milliseconds - 0.1:.6f}", "bm25")
+    assert not judged(f"latency above {milliseconds + 0.1:.6f}", "bm25")
+    [price] = check("cost above 1000", "bm25")
+    assert price.values["cost"] == pytest.approx(milliseconds * 0.002 / 0.5)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("ndcg@10 falls", "cannot be read"),
+        ("ndcg@10 drops by 0", "expected a number above 0"),
+        ("ndcg@10 below", "expected a number above 0"),
+        ("ndcg@10 drops significantly 3", "expected no number"),
+        ("latency below 3", "'above' is for latency and cost"),
+        ("ndcg@10 above 3", "'above' is for latency and cost"),
+    ],
+)
+def test_a_condition_that_cannot_be_read_is_explained(condition: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Gate.parse(condition)

@@ -105,7 +105,7 @@ def test_a_gain_is_over_the_first_stage_that_the_same_work_prints(board: Leaderb
 def test_every_printed_reranker_and_every_engine_of_one_has_a_class(board: Leaderboard) -> None:
     kinds = {each.group for each in board.rows if each.kind == "reranker"}
     named = [entry for entry in entries().values() if entry.stage == "reranker"]
-    measured = [f"bm25 | {entry.name}@10" for entry in named if entry.engine != "own"]
+    measured = [f"bm25 | {entry.name}@10" for entry in named if entry.backend != "own"]
     results = [each for system in measured for each in stored_on(TASKS, system, 1)]
 
     own = leaderboard("demo", results=results).rows

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from r2med.engine.reproduce import find_published
 from r2med.errors import UsageError
+from r2med.evaluation.reproduce import find_published
 from r2med.results.leaderboard import leaderboard
 from r2med.results.overlap import write_audit
 from r2med.results.protocols import compare_figures, compare_protocols, printed_beside
 from r2med.results.published import METRIC, printed_figures, works
-from r2med.settings import identity_of
+from r2med.settings import settings_identity
 from r2med.systems.build import read_settings
-from r2med.systems.registry import configured, entries
+from r2med.systems.registry import configure, entries
 from r2med.systems.spec import Unit
 from tests.cli.running import run
 from tests.results.storing import ranks, store
@@ -33,16 +33,16 @@ def test_a_preset_is_the_system_whose_settings_are_written_out(name: str, preset
     short = Unit(name, options=(("protocol", preset),))
     long = Unit(name, options=tuple((key, written(value)) for key, value in settings.items()))
 
-    one, other = (read_settings(configured(unit)) for unit in (short, long))
+    one, other = (read_settings(configure(unit)) for unit in (short, long))
 
     assert one == other
-    assert identity_of(one) == identity_of(other)
+    assert settings_identity(one) == settings_identity(other)
 
 
 def test_options_beside_a_preset_override_it() -> None:
     unit = Unit("e5", options=(("max_length", "99"), ("protocol", "reasonembed")))
 
-    settings = read_settings(configured(unit))
+    settings = read_settings(configure(unit))
 
     assert settings.max_length == 99
     assert settings.query_instruction.endswith("{purpose}.\nQuery: ")
@@ -58,7 +58,7 @@ def test_options_beside_a_preset_override_it() -> None:
 )
 def test_an_unknown_preset_is_named(unit: Unit, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        configured(unit)
+        configure(unit)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_protocols_are_compared_on_the_command_line_without_results() -> None:
     words = " ".join(shown.out.split())
     assert shown.code == 0, shown.err
     assert "query max length 2048 the model's own" in words
-    assert "e5[protocol=mteb] may be set beside mteb's result repository" in words
+    assert "e5[protocol=mteb] is comparable with mteb's result repository" in words
     assert alone.code == 2 and "two systems or more" in alone.err
 
 

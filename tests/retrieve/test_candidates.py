@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from r2med.errors import DataError
-from r2med.retrieve.given import Subset
+from r2med.retrieve.run_files import Subset
 
 
 def subset(folder: Path, queries: object, lists: object) -> Subset:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from r2med.errors import UsageError
 from r2med.retrieve.fusion import Fusion
 from r2med.runs import Run
-from r2med.settings import read
+from r2med.settings import parse_settings
 
 DOCUMENTS = [f"d{number}" for number in range(8)]
 
@@ -39,7 +39,7 @@ def lists_of(run: Run) -> dict[str, list[tuple[str, float]]]:
 @settings(deadline=None)
 @given(st.lists(runs(), min_size=2, max_size=4), st.sampled_from(["rrf", "minmax", "zscore"]))
 def test_the_order_of_the_members_does_not_matter(members: list[Run], method: str) -> None:
-    fusion = read(Fusion, {"method": method, "weights": ""})
+    fusion = parse_settings(Fusion, {"method": method, "weights": ""})
 
     forward = lists_of(fusion.fuse(members, depth=100))
     backward = lists_of(fusion.fuse(members[::-1], depth=100))
@@ -68,7 +68,7 @@ def test_reciprocal_rank_fusion_sums_inverse_ranks(members: list[Run], k: int) -
 def test_a_document_that_a_run_lacks_never_beats_the_same_one_found(
     members: list[Run], method: str
 ) -> None:
-    fusion = read(Fusion, {"method": method, "weights": ""})
+    fusion = parse_settings(Fusion, {"method": method, "weights": ""})
 
     assert (fusion.fuse(members, depth=100).scores >= 0).all()
 
@@ -76,7 +76,7 @@ def test_a_document_that_a_run_lacks_never_beats_the_same_one_found(
 def test_weights_go_to_the_members_in_their_order() -> None:
     left = Run.from_lists({"q": [("a", 9.0), ("b", 1.0)]})
     right = Run.from_lists({"q": [("b", 0.9), ("a", 0.1)]})
-    fusion = read(Fusion, {"method": "minmax", "weights": "0.3:0.7"})
+    fusion = parse_settings(Fusion, {"method": "minmax", "weights": "0.3:0.7"})
 
     fused = fusion.fuse([left, right], depth=10)
 
@@ -93,19 +93,19 @@ def test_equal_sums_are_ordered_by_best_rank_then_by_id() -> None:
 
 
 def test_the_constant_is_100_on_nano_and_60_elsewhere() -> None:
-    fusion = read(Fusion, {"method": "rrf", "k": "auto", "weights": ""})
+    fusion = parse_settings(Fusion, {"method": "rrf", "k": "auto", "weights": ""})
 
     assert [fusion.on(suite).k for suite in ("nano", "full", "demo", None)] == [100, 60, 60, 60]
 
 
 def test_a_chosen_constant_holds_everywhere() -> None:
-    assert read(Fusion, {"method": "rrf", "k": "7", "weights": ""}).on("nano").k == 7
+    assert parse_settings(Fusion, {"method": "rrf", "k": "7", "weights": ""}).on("nano").k == 7
 
 
 @pytest.mark.parametrize("weights", ["a:b", "1:-2", "nan:1"])
 def test_weights_that_are_no_weights_are_refused(weights: str) -> None:
     with pytest.raises(UsageError, match=r"expected numbers from 0, as in 0.3:0.7"):
-        read(Fusion, {"method": "rrf", "weights": weights}, name="rrf")
+        parse_settings(Fusion, {"method": "rrf", "weights": weights}, name="rrf")
 
 
 def test_queries_that_one_member_lacks_are_kept() -> None:

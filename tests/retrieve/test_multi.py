@@ -108,7 +108,7 @@ def test_scores_are_the_librarys_dot_products(splade: Path) -> None:
 def test_a_second_run_takes_its_weights_from_the_store(splade: Path) -> None:
     r2med.evaluate(f"splade:{splade}", own_task())
 
-    again: Any = r2med.evaluate(f"splade:{splade}", own_task(), force=True).record.facts
+    again: Any = r2med.evaluate(f"splade:{splade}", own_task(), results="other").record.facts
 
     facts = again[f"splade:{splade}"]
     assert facts["documents"]["reused"] == 4
@@ -181,9 +181,9 @@ def late_vectors(folder: Path, text: str, *, query: bool, limit: int) -> np.ndar
 def test_a_moderncolbert_scores_as_plain_transformers_do(tmp_path: Path, batch_tokens: int) -> None:
     folder = late_checkpoint(tmp_path / "late")
     system = f"reason-moderncolbert[checkpoint={folder},query_max_length=12,document_max_length=9]"
-    conditions = r2med.Conditions(device="cpu", batch_tokens=batch_tokens)
+    resources = r2med.Resources(r2med.RunOptions(device="cpu", batch_tokens=batch_tokens))
 
-    run = r2med.evaluate(system, own_task(), conditions=conditions).run
+    run = r2med.evaluate(system, own_task(), resources=resources).run
 
     for query, text in QUERIES.items():
         asked = late_vectors(folder, text, query=True, limit=12)
@@ -246,9 +246,9 @@ def test_the_heads_of_bge_m3_score_as_plain_transformers_do(
     m3: Path, name: str, head: str, batch_tokens: int
 ) -> None:
     cut = "max_length=8" if head == "sparse" else "document_max_length=8,query_max_length=8"
-    conditions = r2med.Conditions(device="cpu", batch_tokens=batch_tokens)
+    resources = r2med.Resources(r2med.RunOptions(device="cpu", batch_tokens=batch_tokens))
 
-    run = r2med.evaluate(f"{name}[checkpoint={m3},{cut}]", own_task(), conditions=conditions).run
+    run = r2med.evaluate(f"{name}[checkpoint={m3},{cut}]", own_task(), resources=resources).run
 
     for query, text in QUERIES.items():
         wanted = {key: m3_score(m3, text, document, head) for key, document in DOCUMENTS.items()}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from r2med.errors import DataError, MissingError
-from r2med.retrieve.given import locate_run
+from r2med.retrieve.run_files import locate_run
 from r2med.runs import Run
 
 
@@ -77,7 +77,7 @@ def test_a_score_that_is_no_number_is_an_error_that_names_the_line(
 def test_a_rank_that_is_no_number_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = written(tmp_path / "a.trec", "q Q0 a first 0.3 x\n")
 
-    with pytest.raises(DataError, match="line 1: rank or score is no number: 'first"):
+    with pytest.raises(DataError, match="line 1: rank or score is not a number: 'first"):
         locate_run(path).read()
 
 

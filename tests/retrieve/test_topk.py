@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.topk import best_places, top, top_scored
+from r2med.retrieve.topk import best_indexes, top, top_scored
 
 
 def sorted_out(scores: np.ndarray, depth: int) -> np.ndarray:
@@ -76,16 +76,16 @@ scores_with_ties = st.lists(st.sampled_from([-1.5, 0.0, 0.5, 1.0, 1.5, 2.0, 7.25
 
 @settings(deadline=None)
 @given(scores_with_ties, st.integers(1, 40))
-def test_the_best_places_are_the_head_of_a_stable_sort(scores: list[float], depth: int) -> None:
-    places = best_places(np.array(scores), depth)
+def test_the_best_indexes_are_the_head_of_a_stable_sort(scores: list[float], depth: int) -> None:
+    places = best_indexes(np.array(scores), depth)
 
     assert places.tolist() == sorted(range(len(scores)), key=lambda place: -scores[place])[:depth]
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=50, max_size=400), st.integers(1, 5))
-def test_the_best_places_are_found_among_many_groups(scores: list[float], depth: int) -> None:
-    places = best_places(np.array(scores), depth)
+def test_the_best_indexes_are_found_among_many_groups(scores: list[float], depth: int) -> None:
+    places = best_indexes(np.array(scores), depth)
 
     assert places.tolist() == sorted(range(len(scores)), key=lambda place: -scores[place])[:depth]
 

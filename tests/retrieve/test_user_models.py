@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.retrieve.conditions import Conditions
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.retrieve.interface import Searcher
 from r2med.retrieve.user_models import as_matrix, load_target, retriever_of, running
 from r2med.systems.build import System
 from r2med.tasks.task import Task
 from tests.retrieve.small_task import own_task
 
-PLAIN = Conditions()
+PLAIN = Resources()
 Write = Callable[[str, str], str]
 
 
@@ -54,9 +55,7 @@ class Named(OfDicts):
 
 def ranked(model: object) -> list[tuple[str, float]]:
     run = (
-        retriever_of(model, conditions=PLAIN)
-        .prepare(own_task())
-        .search(own_task().queries, depth=5)
+        retriever_of(model, resources=PLAIN).prepare(own_task()).search(own_task().queries, depth=5)
     )
     return run.ranking("q1")
 
@@ -77,7 +76,7 @@ def test_a_model_of_plain_texts_is_tried_with_dicts_only_once() -> None:
             seen.append(type(corpus[0]))
             return super().encode_corpus(corpus)
 
-    retriever = retriever_of(Counting(), conditions=PLAIN)
+    retriever = retriever_of(Counting(), resources=PLAIN)
     for _ in range(2):
         retriever.prepare(own_task()).search(own_task().queries, depth=5)
 
@@ -99,7 +98,7 @@ def test_a_sentence_transformer_is_taken_as_it_is(tmp_path: Path) -> None:
 
 def test_a_model_without_identity_is_never_stored_and_says_so() -> None:
     told: list[str] = []
-    system = System.from_model(OfDicts(), name="mine", conditions=Conditions(tell=told.append))
+    system = System.from_model(OfDicts(), name="mine", resources=Resources(warn=told.append))
 
     first = r2med.evaluate(system, own_task())
     again = r2med.evaluate(System.from_model(OfDicts(), name="mine"), own_task())
@@ -136,7 +135,7 @@ def test_a_retriever_of_ones_own_needs_no_name(name: str | None, shown: str) -> 
         identity: ClassVar = {"searching": 1}
 
         def prepare(self, task: Task) -> Searcher:
-            return retriever_of(letters, conditions=PLAIN).prepare(task)
+            return retriever_of(letters, resources=PLAIN).prepare(task)
 
     system = System.from_model(Searching(), name=name)
 
@@ -173,7 +172,7 @@ def test_a_target_that_is_not_there_is_told(
 
 def test_an_object_that_is_no_model_is_told_what_was_expected() -> None:
     with pytest.raises(UsageError, match="is no model: expected encode_queries and encode_corpus"):
-        retriever_of(3, conditions=PLAIN)
+        retriever_of(3, resources=PLAIN)
 
 
 def test_an_encode_corpus_that_fails_both_ways_tells_both_errors() -> None:
@@ -223,12 +222,12 @@ def test_an_identity_that_no_other_run_can_compare_is_refused(identity: object) 
     model.identity = identity  # type: ignore[attr-defined]
 
     with pytest.raises(UsageError, match="expected a text, a number, or a mapping of such"):
-        _ = retriever_of(model, conditions=PLAIN).identity
+        _ = retriever_of(model, resources=PLAIN).identity
 
 
 def notes_of(model: object) -> list[str]:
     told: list[str] = []
-    system = System.from_model(model, name="mine", conditions=Conditions(tell=told.append))
+    system = System.from_model(model, name="mine", resources=Resources(warn=told.append))
     r2med.evaluate(system, own_task())
     return told
 
@@ -265,8 +264,8 @@ def test_batches_of_different_width_are_told_with_a_text() -> None:
             self.width += 1
             return np.ones((len(corpus), self.width))
 
-    with pytest.raises(DataError, match=r"vectors of 4 and of 5 numbers; the batch of document "):
-        r2med.evaluate(Growing(), own_task(), conditions=Conditions(batch_tokens=1))
+    with pytest.raises(DataError, match=r"vectors of 4 and of 5.* numbers; the batch of document "):
+        r2med.evaluate(Growing(), own_task(), resources=Resources(RunOptions(batch_tokens=1)))
 
 
 def test_sides_of_different_width_are_told_with_both_widths() -> None:
@@ -397,3 +396,62 @@ def test_an_error_of_ours_passes_as_it_is() -> None:
         raise ours
 
     assert caught.value is ours
+
+
+SIZED = """
+class Sized:
+    identity = "sized"
+
+    def __init__(self, dim=3, scale=1.0, upper=False, name=None):
+        self.settings = (dim, scale, upper, name)
+
+    def encode(self, texts):
+        dim, scale, upper, name = self.settings
+        return [[scale * len(t), *([float(t.count("e"))] * (dim - 1))] for t in texts]
+
+READY = Sized()
+
+class Ranker:
+    identity = "ranker"
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def predict(self, pairs):
+        return [self.scale * len(document) for _, document in pairs]
+"""
+
+
+def test_options_are_arguments_of_the_class(write: Write) -> None:
+    write("sized", SIZED)
+    spec = "model:sized:Sized[dim=64,scale=-2.5,upper=true,name=x]"
+
+    model: Any = System.from_spec(spec).stage.retriever.own  # type: ignore[union-attr]
+
+    assert model.settings == (64, -2.5, True, "x")
+
+
+@pytest.mark.parametrize("prefix", ["model:sized:Sized", "bm25 | own:sized:Ranker"])
+def test_arguments_of_the_class_are_part_of_the_key(write: Write, prefix: str) -> None:
+    write("sized", SIZED)
+
+    first, second = (
+        r2med.evaluate(f"{prefix}[scale={scale}]", "demo/biology") for scale in ("1", "-0.01")
+    )
+
+    assert first.record.key != second.record.key
+    assert first.metrics != second.metrics
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("model:sized:Sized[size=3]", "unexpected keyword argument 'size'"),
+        ("model:sized:READY[dim=3]", "is not a class, so it takes no options"),
+    ],
+)
+def test_options_that_a_class_does_not_take_are_refused(write: Write, spec: str, told: str) -> None:
+    write("sized", SIZED)
+
+    with pytest.raises(UsageError, match=told):
+        System.from_spec(spec)

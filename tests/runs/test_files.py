@@ -67,11 +67,11 @@ def test_scores_decide_the_order_of_a_trec_file_not_its_ranks(tmp_path: Path) ->
     [
         ("1 Q0 d1\n", "line 1: 3 fields, expected 6"),
         ("1 Q0 d1 1 2 x\n1 Q0 d2 2\n", "line 2: the score is missing"),
-        ("1 Q0 d1 first 2 x\n", "line 1: rank or score is no number: 'first 2'"),
-        (f"1 Q0 d1 {'9' * 400} 2 x\n", "line 1: rank or score is no number: '999"),
+        ("1 Q0 d1 first 2 x\n", "line 1: rank or score is not a number: 'first 2'"),
+        (f"1 Q0 d1 {'9' * 400} 2 x\n", "line 1: rank or score is not a number: '999"),
         (
             "1 Q0 d1 1 0.5 x\n\n1 Q0 d2 2 high x\n",
-            "line 3: rank or score is no number: '2 high'",
+            "line 3: rank or score is not a number: '2 high'",
         ),
         ("1 Q0 d1 1 nan x\n", "line 1: score nan is not a finite number"),
         ("1 Q0 a 1 2 x\n2 Q0 a 1 2 x\n1 Q0 a 2 1 x\n", "line 3: document 'a' appears twice"),
@@ -222,7 +222,7 @@ def test_a_parquet_file_without_the_columns_is_named(tmp_path: Path) -> None:
 def test_a_truncated_run_keeps_the_head_of_every_list() -> None:
     run = Run.from_lists({"1": [("a", 3.0), ("b", 2.0)], "2": [], "3": [("c", 1.0)]})
 
-    assert as_lists(run.truncated(1)) == {"1": [("a", 3.0)], "2": [], "3": [("c", 1.0)]}
+    assert as_lists(run.truncate(1)) == {"1": [("a", 3.0)], "2": [], "3": [("c", 1.0)]}
 
 
 def test_an_id_that_is_not_utf_8_is_named(tmp_path: Path) -> None:

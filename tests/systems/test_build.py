@@ -26,13 +26,13 @@ def built(text: str) -> System:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("mine@10", "one must stand before it, as in 'bm25 | mine@10'"),
-        ("monobert@10", "one must stand before it"),
+        ("mine@10", "it needs one before it, as in 'bm25 | mine@10'"),
+        ("monobert@10", "it needs one before it"),
         ("bm25 | bm25", "fuse retrievers with '+'"),
         ("bm25 | run:x.trec", "fuse rankings with '+'"),
-        ("bm25 | rrf", "fuses what is joined by '+' right before it"),
-        ("bm25 + bm25-nano | mine | rrf", "fuses what is joined by '+' right before it"),
-        ("rrf", "fuses what stands before it"),
+        ("bm25 | rrf", "fuses retrievers joined by '+' right before it"),
+        ("bm25 + bm25-nano | mine | rrf", "fuses retrievers joined by '+' right before it"),
+        ("rrf", "fuses the retrievers before it"),
         ("bm25 | (bm25 + bm25-nano)", "fuse retrievers with '+'"),
         ("bm25 | mine[tail=cut]", "tail=cut is not known. tail=keep leaves"),
         ("bm25 | mine[tial=keep]", "Did you mean 'tail'"),
@@ -156,9 +156,9 @@ def test_members_keep_their_own_texts() -> None:
     ("name", "why"),
     [
         ("bm25", "the name of another system"),
-        ("a | b[x", "cannot stand in a system's text"),
-        ("two words", "cannot stand in a system's text"),
-        ("mine@10", "cannot stand in a system's text"),
+        ("a | b[x", "cannot be used in a spec"),
+        ("two words", "cannot be used in a spec"),
+        ("mine@10", "cannot be used in a spec"),
     ],
 )
 def test_a_model_of_ones_own_needs_a_name_of_its_own(name: str, why: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from r2med.retrieve.dense.milvus import SETTINGS
-from r2med.settings import identity_of
+from r2med.settings import settings_identity
 from r2med.systems.build import System, read_settings
 from r2med.systems.registry import Entry, entries
 from r2med.tasks.load import load_task
 
-#: Settings that never change a ranking, by engine.
+#: Settings that never change a ranking, by backend.
 WITHOUT_EFFECT: dict[str, set[str]] = {
     "api": {
         "key_env",
@@ -22,8 +22,6 @@ WITHOUT_EFFECT: dict[str, set[str]] = {
         "most_texts",
         "most_tokens",
         "price",
-        "price_date",
-        "price_source",
     }
 }
 #: Settings that name files or a model; what is found there enters the identity instead.
@@ -87,13 +85,13 @@ def test_every_option_changes_the_identity(entry: Entry) -> None:
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
         changed = other(value, hints[field.name], field.metadata.get("choices", ()))
-        if identity_of(dataclasses.replace(settings, **{field.name: changed})) == identity_of(
-            settings
-        ):
+        if settings_identity(
+            dataclasses.replace(settings, **{field.name: changed})
+        ) == settings_identity(settings):
             unchanged.add(field.name)
 
-    engine = entry.engine
-    assert unchanged == WITHOUT_EFFECT.get(engine, set()) | BY_CONTENT.get(engine, set())
+    backend = entry.backend
+    assert unchanged == WITHOUT_EFFECT.get(backend, set()) | BY_CONTENT.get(backend, set())
 
 
 @pytest.mark.parametrize("entry", entries().values(), ids=lambda entry: entry.name)

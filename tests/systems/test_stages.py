@@ -22,7 +22,7 @@ def test_every_published_method_is_an_expander() -> None:
     [
         ("hyde:gpt4", "expands queries for what follows it"),
         ("hyde:gpt4 + bm25", "expands queries for what follows it"),
-        ("bm25 | hyde:gpt4", "it must stand before the retriever"),
+        ("bm25 | hyde:gpt4", "it must come before the retriever"),
         ("hyde:gpt4 | candidates:bm25", "so a retriever must follow it"),
         ("hyde:gpt4 | (bm25 + candidates:bm25)", "so a retriever must follow it"),
         ("hyde:gpt4 | lamer:gpt4 | bm25", "expands queries that hyde:gpt4 expanded already"),

@@ -118,7 +118,7 @@ def test_a_mistyped_name_gets_the_nearest_ones() -> None:
 
 
 def test_an_empty_name_is_no_folder() -> None:
-    with pytest.raises(UsageError, match="There is no task ''"):
+    with pytest.raises(UsageError, match="Unknown task ''"):
         load_task("")
 
 
@@ -150,7 +150,7 @@ def test_a_root_without_the_task_lists_what_it_has(tmp_path: Path) -> None:
 
     with pytest.raises(MissingError, match=r"has no folder MedQA-Diag(.|\n)*there: Biology\."):
         load_task("MedQA-Diag", root=tmp_path)
-    with pytest.raises(MissingError, match=r"no folder .*nowhere \(given as data root"):
+    with pytest.raises(MissingError, match=r"--data-root .*nowhere: the folder does not exist"):
         load_task("MedQA-Diag", root=tmp_path / "nowhere")
 
 

@@ -230,7 +230,7 @@ def test_an_import_is_ready_to_be_evaluated(tmp_path: Path) -> None:
 
     assert done.code == 0 and f"r2med eval bm25 --task {out}" in done.out
     assert f"wrote {out}: 2 documents, 2 queries, 2 judgements" in done.out
-    assert again.code == 2 and "nothing in it was touched" in again.err
+    assert again.code == 2 and "nothing was changed" in again.err
     assert wrong.code == 2 and "'corpus.text'" in wrong.err
     assert "100.00" in run("eval", "bm25", "--task", out).out
 

@@ -159,7 +159,7 @@ def test_an_unknown_name_is_refused_with_what_was_meant(text: str, told: str) ->
 
 
 def test_an_unknown_suite_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match=r"There is no suite 'nana'\. Did you mean 'nano'"):
+    with pytest.raises(UsageError, match=r"Unknown suite 'nana'\. Did you mean 'nano'"):
         find_suite("nana")
 
 

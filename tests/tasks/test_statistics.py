@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from r2med.tasks.load import checked, load_task
+from r2med.tasks.load import load_task, make_check
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import counts, statistics
 from tests.tasks.writing import Written, write_r2med
@@ -51,7 +51,7 @@ def test_only_figures_known_to_both_are_compared_and_rounding_is_forgiven() -> N
     entry = find_task("Biology")
 
     def passed(expected: object, found: object) -> bool | None:
-        return checked(entry, "counts", "documents", expected, found).passed
+        return make_check(entry, "counts", "documents", expected, found).passed
 
     assert passed(4, 3) is False and passed(3, 3) is True
     assert passed(2.0, 2.0000004) is True and passed(2.0, 2.00001) is False

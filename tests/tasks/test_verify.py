@@ -6,7 +6,7 @@ import pytest
 
 from r2med.errors import MissingError
 from r2med.tasks.fetch.provenance import data_folder
-from r2med.tasks.load import Check, check_files, compared, load_task
+from r2med.tasks.load import Check, check_files, compare_with_manifest, load_task
 from r2med.tasks.registry import TaskEntry, find_task
 from tests.hub_server import sha256
 from tests.tasks.small_registry import BIOLOGY, MEDQA, NANO, small_registry, task_files, write
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("small_registry")
 
 def verify(entry: TaskEntry, root: Path | None = None) -> list[Check]:
     task = load_task(entry.name, root=root)
-    return [*compared(task, entry), *check_files(entry, task.source)]
+    return [*compare_with_manifest(task, entry), *check_files(entry, task.source)]
 
 
 def by_fact(checks: list[Check]) -> dict[str, Check]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.home import home
+from r2med.paths import home_folder
 from tests.cli.running import Outcome, ended, no_permissions, start
 from tests.trials.counting import counted
 from tests.trials.works import WORKS, Work, chosen, outcomes, undisturbed
@@ -69,7 +69,7 @@ def full(work: Work, chance: random.Random) -> Outcome:
 
 def picked(chance: random.Random, wanted: Callable[[Path], bool]) -> Path:
     """Something in the working folder or the home folder."""
-    paths = [path for root in (Path(), home()) for path in sorted(root.rglob("*"))]
+    paths = [path for root in (Path(), home_folder()) for path in sorted(root.rglob("*"))]
     return chance.choice([path for path in paths if wanted(path)])
 
 
@@ -106,6 +106,6 @@ def test_no_fault_of_the_disk_is_a_traceback_or_changes_a_number(
             assert all("/" in line or "." in line for line in errors), where
             counted(f"disk, {kind.__name__.replace('_', ' ')}")
             if chance.random() < 0.3:
-                shutil.rmtree(home(), ignore_errors=True)
+                shutil.rmtree(home_folder(), ignore_errors=True)
 
         assert outcomes(expected) == expected

@@ -14,7 +14,7 @@ import pytest
 
 from r2med.results.store import Store, read_result
 from tests.cli.running import ended
-from tests.engine.test_workers import descendants, gone, logged
+from tests.evaluation.test_workers import descendants, gone, logged
 from tests.llm_server import running_llm_server
 from tests.trials.counting import counted
 
@@ -26,14 +26,14 @@ TASK = "demo/biology"
 #: Encoding, generation, reranking and writing results, in pieces of a few texts.
 PROGRAM = f"""
 from r2med.cli import main
-from r2med.models import vectors
-vectors._PIECE_TEXTS = {PIECE}
+from r2med.models import encoding
+encoding._PIECE_TEXTS = {PIECE}
 print("begun", flush=True)
 main()
 """
 COMMAND = (
-    *("eval", "bm25", "model:tests.engine.faulty:Sound", "hyde:qwen-7b | bm25"),
-    "bm25 | own:tests.engine.faulty:SoundPairs@20",
+    *("eval", "bm25", "model:tests.evaluation.faulty:Sound", "hyde:qwen-7b | bm25"),
+    "bm25 | own:tests.evaluation.faulty:SoundPairs@20",
     *("--task", TASK, "--engine", f"processes={WORKERS}", "--results"),
 )
 

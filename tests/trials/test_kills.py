@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.home import home
+from r2med.paths import home_folder
 from tests.cli.running import Outcome, ended, start
 from tests.trials.counting import counted
 from tests.trials.works import WORKS, chosen, one_message, outcomes, undisturbed
@@ -52,7 +52,7 @@ def test_neither_kills_nor_signals_change_a_number(
             assert WORDS[number] in done.err or said, (work, done)
             counted(f"{number.name}, {work}")
             if chance.random() < 0.3:  # so that building caches is disturbed too
-                shutil.rmtree(home(), ignore_errors=True)
+                shutil.rmtree(home_folder(), ignore_errors=True)
 
         assert outcomes(expected) == expected
         assert list(Path().rglob(".*.draft")) == []

@@ -39,7 +39,7 @@ ARGUMENTS = [
     *("list", "show", "verify", "profile", "card", "exclusions", "nano", "build", "results"),
     *("export", "info", "systems", "llms", "analyze", "run", "hyde", "heatmap", "wins", "fidelity"),
     *("--task", "-t", "--results", "--data-root", "--metric", "--metrics", "--by", "--json"),
-    *("--out", "--top", "--suite", "--kind", "--query", "--queries", "--force", "--dry-run"),
+    *("--out", "--top", "--suite", "--kind", "--query", "--queries", "--force"),
     *("--llm", "--max-cost", "--max-tokens", "--concurrency", "--device", "--format", "--seed"),
     *("bm25", "bm25 + nope", "demo/biology", "odd-folder", "ndcg@10", "ndcg@0", "mrr", "family"),
     *("0", "-1", "1e9", "9" * 50, "", "-", "--", "=", "~nobody-of-this-name/x", "/dev/null/x"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.home import shelf
+from r2med.paths import cache_folder
 from r2med.tasks.fetch.provenance import install, origin_of, read_provenance
 from r2med.tasks.load import load_task
 from r2med.tasks.reading import arrow_copy
@@ -27,7 +27,7 @@ def test_no_bit_of_an_arrow_copy_changes_what_is_loaded(
     arrow_copy.store_copy(source, collection, arrow_copy.fingerprint(source))
     assert arrow_copy.load_copy(source) is not None
 
-    (copy,) = shelf("arrow").iterdir()
+    (copy,) = cache_folder("arrow").iterdir()
     loads = [arrow_copy.load_copy(source) for _ in flipped_files(copy, FLIPS * trials)]
 
     assert loads == [None] * (FLIPS * trials)

@@ -13,7 +13,7 @@ import pytest
 from r2med.errors import DamagedError
 from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE
 from r2med.results.store import Store, read_result
-from r2med.retrieve.given import locate_run
+from r2med.retrieve.run_files import locate_run
 from tests.results.storing import ranks, store
 from tests.trials.flipping import flipped_files
 
@@ -24,7 +24,7 @@ READS = 40
 WRITER = """
 import sys
 from pathlib import Path
-from r2med.retrieve.given import locate_run
+from r2med.retrieve.run_files import locate_run
 from tests.results.storing import ranks, store
 rank = int(sys.argv[2])
 for _ in range(int(sys.argv[3])):

@@ -1,4 +1,4 @@
-"""What an audit looks for, and how: the texts of tasks, or the hashes of an exclusion list alone.
+"""The texts that an audit looks for: those of tasks, or the hashes of an exclusion list.
 
 A list says what training data must leave out, in a form that others can use without seeing the
 texts; docs/exclusions.md documents it. A text is recognised by a hash of the whole, which is exact,
@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from r2med.atomic import check_free, write_file
 from r2med.audit.matching import NGRAM, Match, TextIndex, words
 from r2med.errors import DataError
-from r2med.tasks.reading.jsonl import json_object
+from r2med.paths import require_empty
+from r2med.storage import write_file
+from r2med.tasks.reading.jsonl import parse_object
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.task import Task, passage_stems, positives_of, sources_of
 
@@ -41,7 +42,7 @@ GUARANTEE = GRAM + WINDOW - 1
 _HASH_BYTES = 8
 #: Share of a listed text's fingerprints that a training text must have, and the fewest of them.
 SHARED, FEWEST = 0.5, 2
-#: Kinds of entries of a list, and what they are in a task.
+#: Types of entries in a list, and their role in a task.
 _LISTED: dict[str, Role] = {"query": "query", "positive": "positive", "same-source": "document"}
 #: A number alone, or a letter or two, names no source.
 _TELLING = re.compile(r"[^\W\d_]{3}")
@@ -89,7 +90,7 @@ class Evaluation:
                 self.sources.setdefault(source, []).append(entry)
         return new
 
-    def named(self, marks: Iterable[str]) -> list[int]:
+    def find_same_source(self, marks: Iterable[str]) -> list[int]:
         """Texts of positives that come from a source which ids or titles of a row name."""
         names = {
             name
@@ -108,13 +109,15 @@ def evaluation(
 ) -> Evaluation:
     """The texts of some tasks that an audit looks for.
 
-    `sample` draws at most so many of each kind from every task, the same ones each time.
+    `sample` is the number of texts per role and task, drawn with a fixed seed.
     """
-    wanted = Evaluation()
+    texts_to_find = Evaluation()
     for task in tasks:
-        wanted.hashes[task.name] = task.hash
+        texts_to_find.hashes[task.name] = task.hash
         judged = positives_of(task.judgements)
-        wanted.positives.update({(task.name, q): frozenset(own) for q, own in judged.items()})
+        texts_to_find.positives.update(
+            {(task.name, q): frozenset(positive_ids) for q, positive_ids in judged.items()}
+        )
         rows = texts_by_role(task)
         stems = passage_stems([*rows["positive"], *rows["document"]])
         for role, texts in rows.items():
@@ -123,13 +126,13 @@ def evaluation(
             chosen = list(texts.items())
             if sample is not None and sample < len(chosen):
                 chosen = random.Random(f"{SEED}/{task.name}/{role}").sample(chosen, sample)
-                wanted.sampled.add((task.name, role))
-            wanted.audited[task.name, role] = len(chosen)
-            for name, own in chosen:
-                for text in own:
+                texts_to_find.sampled.add((task.name, role))
+            texts_to_find.audited[task.name, role] = len(chosen)
+            for name, positive_ids in chosen:
+                for text in positive_ids:
                     if (sha := text_hash(text)) != NO_WORDS:
-                        wanted.add(sha, text, Holder(task.name, role, name), stems.get(name))
-    return wanted
+                        texts_to_find.add(sha, text, Holder(task.name, role, name), stems.get(name))
+    return texts_to_find
 
 
 def texts_by_role(task: Task) -> dict[Role, dict[str, list[str]]]:
@@ -137,13 +140,15 @@ def texts_by_role(task: Task) -> dict[Role, dict[str, list[str]]]:
 
     A document has more than one text where rows share its id.
     """
-    positive = {name for own in positives_of(task.judgements).values() for name in own}
+    positive = {
+        name for positive_ids in positives_of(task.judgements).values() for name in positive_ids
+    }
     rows: dict[Role, dict[str, list[str]]] = {"query": {}, "positive": {}, "document": {}}
     rows["query"] = {name: [text] for name, text in task.queries.items()}
     for name, text in zip(task.corpus.ids.to_pylist(), task.corpus.texts.to_pylist(), strict=True):
-        own = rows["positive" if name in positive else "document"].setdefault(name, [])
-        if text not in own:
-            own.append(text)
+        positive_ids = rows["positive" if name in positive else "document"].setdefault(name, [])
+        if text not in positive_ids:
+            positive_ids.append(text)
     return rows
 
 
@@ -161,10 +166,10 @@ def _source_names(mark: str, stem: str | None) -> set[str]:
 class TextMatcher(TextIndex):
     """Finds the texts of an evaluation by their words."""
 
-    def __init__(self, wanted: Evaluation, *, ngram: int = NGRAM) -> None:
-        super().__init__(wanted.texts, ngram=ngram)
-        self.evaluation = wanted
-        facts = [f"{ngram}", *wanted.entries, json.dumps(wanted.sources, sort_keys=True)]
+    def __init__(self, evaluation: Evaluation, *, ngram: int = NGRAM) -> None:
+        super().__init__(evaluation.texts, ngram=ngram)
+        self.evaluation = evaluation
+        facts = [f"{ngram}", *evaluation.entries, json.dumps(evaluation.sources, sort_keys=True)]
         self.identity = hashlib.sha256("".join(facts).encode()).hexdigest()
         """All that decides its answers."""
 
@@ -180,37 +185,39 @@ class ExclusionMatcher:
         hint = "The file is one that `r2med tasks exclusions` writes; see docs/exclusions.md."
         for number, line in lines(path):
             digest.update(line)
-            rows.append(json_object(line, f"{path}, line {number}", hint))
+            rows.append(parse_object(line, f"{path}, line {number}", hint))
         header = rows[0] if rows else {}
         if header.get("format") != FORMAT or header.get("version") != VERSION:
             raise DataError(f"{path}: not an exclusion list of version {VERSION}.\n{hint}")
         self.evaluation, self.identity = Evaluation(), digest.hexdigest()
         self._holders: dict[str, list[int]] = {}
         self._sizes: list[int] = []
-        wanted = self.evaluation
+        listed = self.evaluation
         try:
-            wanted.hashes.update(header["tasks"])
+            listed.hashes.update(header["tasks"])
             stems = passage_stems([str(row["id"]) for row in rows[1:]])
             for row in rows[1:]:
                 holder = Holder(str(row["task"]), _LISTED[row["kind"]], str(row["id"]))
                 sha, marks = str(row["sha256"]), row["fingerprints"]
-                shown = f"(not held; sha256 {sha[:16]})"
-                if wanted.add(sha, shown, holder, stems.get(holder.id)):
+                placeholder = f"(not held; sha256 {sha[:16]})"
+                if listed.add(sha, placeholder, holder, stems.get(holder.id)):
                     self._sizes.append(len(marks))
                     for mark in marks:
-                        self._holders.setdefault(mark, []).append(wanted.entries[sha])
+                        self._holders.setdefault(mark, []).append(listed.entries[sha])
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise DataError(f"{path}: an entry lacks or misuses {problem}.\n{hint}") from None
-        holders = dict.fromkeys(holder for own in wanted.holders for holder in own)
-        wanted.audited.update((holder.task, holder.role) for holder in holders)
+        holders = dict.fromkeys(
+            holder for entry_holders in listed.holders for holder in entry_holders
+        )
+        listed.audited.update((holder.task, holder.role) for holder in holders)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
         """Texts whose hash is listed, and texts that share enough fingerprints."""
         matches = []
-        for place, text in enumerate(texts):
+        for index, text in enumerate(texts):
             equal = self.evaluation.entries.get(text_hash(text))
             if equal is not None:
-                matches.append(Match(place, equal, "exact"))
+                matches.append(Match(index, equal, "exact"))
             sequence = words(text)
             if len(sequence) < GRAM:
                 continue
@@ -220,7 +227,7 @@ class ExclusionMatcher:
             for entry, count in sorted(shared.items()):
                 if entry != equal and count >= max(FEWEST, SHARED * self._sizes[entry]):
                     share = count / self._sizes[entry]
-                    matches.append(Match(place, entry, "fingerprint", {"fingerprints": share}))
+                    matches.append(Match(index, entry, "fingerprint", {"fingerprints": share}))
         return matches
 
 
@@ -238,19 +245,19 @@ def exclusions(task: Task) -> Iterator[dict[str, Any]]:
     sources = sources_of([*rows["positive"], *rows["document"]])
     positive_sources = {sources[name] for name in rows["positive"] if name in sources}
     hashes = {text_hash(text) for texts in rows["positive"].values() for text in texts}
-    for kind, role in _LISTED.items():
+    for entry_type, role in _LISTED.items():
         for name, texts in rows[role].items():
             same_source = sources.get(name) in positive_sources
             for text in texts:
                 sha = text_hash(text)
-                if kind != "same-source" or same_source or sha in hashes:
-                    entry = {"task": task.name, "kind": kind, "id": name, "sha256": sha}
+                if entry_type != "same-source" or same_source or sha in hashes:
+                    entry = {"task": task.name, "kind": entry_type, "id": name, "sha256": sha}
                     yield {**entry, "fingerprints": fingerprints(text)}
 
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:
-    """Write the file (gzipped where its name ends in .gz) and count what it names, by kind."""
-    check_free(out, force=force)
+    """Write the file (gzipped if its name ends in .gz) and return its entries by type."""
+    require_empty(out, force=force)
     header = {
         "format": FORMAT,
         "version": VERSION,
@@ -266,7 +273,7 @@ def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -
     ).encode()
     write_file(out, gzip.compress(content, mtime=0) if out.suffix == ".gz" else content)
     counts = Counter(row["kind"] for row in rows)
-    return {kind: counts[kind] for kind in _LISTED}
+    return {entry_type: counts[entry_type] for entry_type in _LISTED}
 
 
 def text_hash(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
-from r2med.home import user_path
+from r2med.paths import user_path
 from r2med.tasks.reading.lines import MAX_LINE, arrow_errors, blocks, content, file_errors, limit
 from r2med.tasks.reading.source import find_source
 
@@ -67,7 +67,7 @@ class Chunk:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What it is called in a log."""
+        """Its key in the log."""
         return self.file.name, self.number
 
     @property
@@ -81,22 +81,26 @@ class Chunk:
 def training_files(names: Sequence[str]) -> list[TrainingFile]:
     """The files of a known form that paths, folders, globs and datasets of the hub's cache name.
 
-    Of a folder that holds a task, its corpus and queries: ids in its judgements are no texts.
+    Of a folder that holds a task, its corpus and queries: ids in its judgements are not texts.
     """
     if not names:
         raise UsageError("No training data is named. Give files, folders or globs to audit.")
     files: dict[Path, TrainingFile] = {}
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for name in names:
-        known = [(file, shown) for file, shown in _paths(name) if _plain_suffix(file) in ENDINGS]
-        if not known:
+        readable = [
+            (file, display_name)
+            for file, display_name in _paths(name)
+            if _plain_suffix(file) in ENDINGS
+        ]
+        if not readable:
             raise MissingError(
                 f"{name} names no training data. Expected a file, folder, glob or dataset in the "
                 f"hub's cache, and names of files that end in {_EXPECTED}."
             )
-        for file, shown in known:
-            called = str(file) if shown in taken else shown
-            taken.add(called)
+        for file, display_name in readable:
+            called = str(file) if display_name in used_names else display_name
+            used_names.add(called)
             form = ENDINGS[_plain_suffix(file)]
             files.setdefault(file.resolve(), TrainingFile(file, form, called))
     return list(files.values())
@@ -109,7 +113,7 @@ def chunks(file: TrainingFile) -> Iterator[Chunk]:
 
 
 def _paths(name: str) -> Iterator[tuple[Path, str]]:
-    """The files that a path, a glob or a dataset such as `org/name` stands for, and their names."""
+    """Yield the files of a path, a glob or a dataset such as `org/name`, with their names."""
     path = user_path(name)
     matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
     if not matches and name.count("/") == 1:
@@ -220,18 +224,18 @@ def _elements(file: TrainingFile) -> Iterator[Chunk]:
             if not read:
                 text = text.removeprefix("[")
             read += len(block)
-            place = 0
+            position = 0
             while True:
-                place = _SEPARATORS.match(text, place).end()  # type: ignore[union-attr]
+                position = _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
                 try:
-                    record, place = decode(text, place)
+                    record, position = decode(text, position)
                 except (ValueError, RecursionError):
                     break
                 batch.append(record)
                 if len(batch) == _RECORDS:
                     yield Chunk(file, number, first, batch, min(read / size, 1.0))
                     first, number, batch = first + len(batch), number + 1, []
-            text = text[place:]
+            text = text[position:]
             if len(text) > limit(MAX_LINE):
                 break
     if batch:

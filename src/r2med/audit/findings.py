@@ -1,4 +1,4 @@
-"""What a scan says of each task: who is affected, how strongly, and whether the task is clean.
+"""Findings of a scan by task: which texts are affected, how strongly, and the verdict.
 
 Every query, positive and document counts at its strongest kind, in this order:
 
@@ -60,12 +60,12 @@ class Finding:
     """Training rows that hold it at this kind."""
     evidence: tuple[Evidence, ...]
     with_id: str | None = None
-    """Of a pair, the positive that stands in the same row."""
+    """Of a pair, the positive in the same row."""
 
 
 @dataclass(frozen=True)
 class TaskAudit:
-    """What was found of one task."""
+    """The findings of one task."""
 
     task: str
     hash: str
@@ -79,38 +79,42 @@ class TaskAudit:
     short: tuple[Finding, ...]
     """Equal texts under eight words."""
     affected_queries: tuple[str, ...]
-    """Queries with a strong finding of their own or of one of their positives."""
+    """Queries with a strong finding for themselves or for one of their positives."""
 
 
-def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
+def task_audits(evaluation: Evaluation, scan: Scan) -> list[TaskAudit]:
     """The outcome for every task."""
     strongest: dict[Holder, Finding] = {}
-    for pair, rows in _pairs(wanted, scan.hits).items():
-        for holder, other, hit in zip(pair, pair[::-1], rows[0], strict=True):
+    for pair, rows in _pairs(evaluation, scan.hits).items():
+        for holder, partner, hit in zip(pair, pair[::-1], rows[0], strict=True):
             if holder not in strongest:
-                text, evidence = wanted.texts[hit.entry], [positive for _, positive in rows]
-                strongest[holder] = _finding("pair", holder, text, evidence, other.id)
+                text, evidence = evaluation.texts[hit.entry], [positive for _, positive in rows]
+                strongest[holder] = _finding("pair", holder, text, evidence, partner.id)
     hits: dict[tuple[Holder, str, str], list[Hit]] = {}
     for hit in scan.hits:
         group = "boilerplate" if hit.boilerplate else "short" if hit.short else ""
-        for holder in wanted.holders[hit.entry]:
+        for holder in evaluation.holders[hit.entry]:
             hits.setdefault((holder, hit.kind, group), []).append(hit)
     apart: dict[tuple[str, str], list[Finding]] = {}
-    for (holder, kind, group), own in hits.items():
-        finding = _finding(kind, holder, wanted.texts[own[0].entry], own)
+    for (holder, match_type, group), group_hits in hits.items():
+        finding = _finding(match_type, holder, evaluation.texts[group_hits[0].entry], group_hits)
         if group:
             apart.setdefault((holder.task, group), []).append(finding)
-        elif holder not in strongest or KINDS.index(kind) < KINDS.index(strongest[holder].kind):
+        elif holder not in strongest or KINDS.index(match_type) < KINDS.index(
+            strongest[holder].kind
+        ):
             strongest[holder] = finding
     audits = []
-    for task, data in wanted.hashes.items():
+    for task, data in evaluation.hashes.items():
         findings = [finding for holder, finding in strongest.items() if holder.task == task]
-        strong = {(each.role, each.id) for each in findings if each.kind in STRONG}
-        shares = tuple(_shares(task, wanted, findings))
+        strong = {
+            (found_item.role, found_item.id) for found_item in findings if found_item.kind in STRONG
+        }
+        shares = tuple(_shares(task, evaluation, findings))
         verdict, reason = _verdict(shares)
         affected = [
             query
-            for (owner, query), positives in wanted.positives.items()
+            for (owner, query), positives in evaluation.positives.items()
             if owner == task
             and ({("query", query), *(("positive", name) for name in positives)} & strong)
         ]
@@ -131,7 +135,7 @@ def task_audits(wanted: Evaluation, scan: Scan) -> list[TaskAudit]:
 
 
 def _pairs(
-    wanted: Evaluation, hits: Sequence[Hit]
+    evaluation: Evaluation, hits: Sequence[Hit]
 ) -> dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]]:
     """Hits of rows that hold a query and one of its positives, by query and positive."""
     pairs: dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]] = {}
@@ -139,9 +143,9 @@ def _pairs(
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]
         if len({hit.entry for hit in strong}) < 2:
             continue
-        held = {holder: hit for hit in strong for holder in wanted.holders[hit.entry]}
+        held = {holder: hit for hit in strong for holder in evaluation.holders[hit.entry]}
         for query in held:
-            for name in wanted.positives.get((query.task, query.id), ()):
+            for name in evaluation.positives.get((query.task, query.id), ()):
                 positive = Holder(query.task, "positive", name)
                 if query.role == "query" and positive in held:
                     pairs.setdefault((query, positive), []).append((held[query], held[positive]))
@@ -149,29 +153,29 @@ def _pairs(
 
 
 def _finding(
-    kind: str, holder: Holder, text: str, hits: Sequence[Hit], with_id: str | None = None
+    match_type: str, holder: Holder, text: str, hits: Sequence[Hit], with_id: str | None = None
 ) -> Finding:
-    shown = [hit for hit in hits if hit.text][:EVIDENCE] or hits[:1]
+    examples = [hit for hit in hits if hit.text][:EVIDENCE] or hits[:1]
     evidence = tuple(
-        Evidence(**{each.name: getattr(hit, each.name) for each in fields(Evidence)})
-        for hit in shown
+        Evidence(**{column.name: getattr(hit, column.name) for column in fields(Evidence)})
+        for hit in examples
     )
     rows = len({(hit.file, hit.row) for hit in hits})
-    return Finding(kind, holder.role, holder.id, text, rows, evidence, with_id)
+    return Finding(match_type, holder.role, holder.id, text, rows, evidence, with_id)
 
 
-def _shares(task: str, wanted: Evaluation, findings: Sequence[Finding]) -> Iterator[Share]:
+def _shares(task: str, evaluation: Evaluation, findings: Sequence[Finding]) -> Iterator[Share]:
     counts = Counter((finding.role, finding.kind) for finding in findings)
-    for (owner, role), of in wanted.audited.items():
+    for (owner, role), of in evaluation.audited.items():
         if owner != task:
             continue
-        for kind in ("any strong", *KINDS):
-            kinds = STRONG if kind == "any strong" else (kind,)
-            affected = sum(counts[role, one] for one in kinds)
+        for match_type in ("any strong", *KINDS):
+            kinds = STRONG if match_type == "any strong" else (match_type,)
+            affected = sum(counts[role, counted_type] for counted_type in kinds)
             interval = None
-            if (owner, role) in wanted.sampled:
+            if (owner, role) in evaluation.sampled:
                 interval = mean_interval(np.repeat([1.0, 0.0], [affected, of - affected]))
-            yield Share(role, kind, affected, of, interval)
+            yield Share(role, match_type, affected, of, interval)
 
 
 def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
@@ -179,15 +183,18 @@ def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
     weak = [share for share in shares if share.affected and share.kind in KINDS]
     if not weak:
         return "clean", "nothing was found"
-    many = any(each.affected / each.of >= CONTAMINATED.get(each.role, 2) for each in strong)
+    many = any(
+        strong_share.affected / strong_share.of >= CONTAMINATED.get(strong_share.role, 2)
+        for strong_share in strong
+    )
     if strong:
-        reason = f"strong findings for {', '.join(map(_counted, strong))}"
+        reason = f"strong findings for {', '.join(map(_count_share, strong))}"
         return "contaminated" if many else "suspicious", reason
-    listed = ", ".join(f"{share.kind} for {_counted(share)}" for share in weak)
+    listed = ", ".join(f"{share.kind} for {_count_share(share)}" for share in weak)
     return "suspicious", f"weak findings only: {listed}"
 
 
-def _counted(share: Share) -> str:
+def _count_share(share: Share) -> str:
     return f"{share.affected:,} of {share.of:,} {ROLES[share.role]}"
 
 

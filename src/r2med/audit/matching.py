@@ -3,8 +3,8 @@
 An index of the evaluation's three-word runs proposes pairs of texts; every pair is then compared
 word by word, and only what that comparison shows is reported. All shares are of words:
 
-covered   words that stand in both texts inside equal runs of `ngram` words
-aligned   words that stand in both texts inside equal runs of three words
+covered   words inside runs of `ngram` words that both texts share
+aligned   words inside runs of three words that both texts share
 
 | kind           | of the two texts                                                           |
 |----------------|----------------------------------------------------------------------------|
@@ -15,8 +15,9 @@ aligned   words that stand in both texts inside equal runs of three words
 | excerpt        | less of the evaluation text, but 90 % of the training text or 50 words are |
 |                | covered                                                                    |
 
-Texts under eight words count as exact only. Words that many evaluation texts share weigh less: a
-match whose runs stand in five evaluation texts or more on (harmonic) average is boilerplate.
+Texts under eight words count as exact, or from five words on as contained word for word; both are
+marked as short. Words that many evaluation texts share weigh less: a
+match whose runs are in five evaluation texts or more on (harmonic) average is boilerplate.
 
 The words of many texts are 64-bit numbers in one array, because a Python loop over words, as in
 MinHash libraries, costs more than a hundred times as much. Equal words always have equal numbers;
@@ -42,8 +43,10 @@ Words = tuple[str, ...]
 Hashes = NDArray[np.uint64]
 Places = NDArray[np.int64]
 
-#: Texts with fewer words count only as exact.
+#: Texts with fewer words are short: they count only as exact or as contained word for word.
 SHORTEST = 8
+#: A short text with fewer words is not looked for inside longer texts.
+SHORTEST_CONTAINED = 5
 #: Words in a run that counts as copied, unless chosen otherwise.
 NGRAM = 8
 CONTAINED, NEAR, PART = 0.9, 0.7, 0.5
@@ -51,9 +54,9 @@ EXCERPT_WORDS = 50
 BOILERPLATE = 5
 #: Words in a shingle. Of runs of three, 73 % survive when every tenth word is changed; of five, 59.
 SHINGLE = 3
-#: A training text is compared over a stretch of at most so many times the evaluation text.
+#: A training text is compared over a stretch of at most this many times the evaluation text.
 _STRETCH = 2
-#: Runs of three that more evaluation texts share propose no pair.
+#: Runs of three that more evaluation texts share propose no pair, unless a text has too few others.
 _COMMON = 64
 #: Equal runs that make a pair worth comparing: what `NEAR` needs at least, `EXCERPT_WORDS` at most.
 _RUNS_PER_WORD = NEAR / SHINGLE
@@ -84,6 +87,8 @@ class Match:
     boilerplate: bool = False
     at: int = 0
     """The word of the training text at which the shared words begin."""
+    short: bool = False
+    """Whether the evaluation text has too few words to be evidence of a leak."""
 
 
 class TextIndex:
@@ -97,9 +102,9 @@ class TextIndex:
         for entry, key in enumerate(columns.whole().tolist()):
             self._by_whole.setdefault(key, []).append(entry)
         hashes = columns.shingles()
-        places = np.arange(len(hashes))
-        holders = columns.text_at(places)
-        inside = columns.inside(places, holders)
+        positions = np.arange(len(hashes))
+        holders = columns.text_at(positions)
+        inside = columns.inside(positions, holders)
         hashes, holders = hashes[inside], holders[inside]
         pairs = np.lexsort((holders, hashes))
         hashes, holders = hashes[pairs], holders[pairs]
@@ -109,8 +114,9 @@ class TextIndex:
             hashes[first], return_index=True, return_counts=True
         )
         self._starts, self._holders = starts.astype(np.int64), holders[first].astype(np.int32)
+        self._proposing = self._find_proposing_runs()
         self._filter = np.zeros(1 << _FILTER_BITS, dtype=bool)
-        self._filter[_filter_places(self._hashes[self._sharing <= _COMMON])] = True
+        self._filter[_filter_places(self._hashes[self._proposing])] = True
         self._known: dict[int, tuple[Words, list[Words], list[Words]]] = {}
 
     def __len__(self) -> int:
@@ -123,51 +129,65 @@ class TextIndex:
         for text, key in enumerate(columns.whole().tolist()):
             for entry in self._by_whole.get(key, ()):
                 if tuple(words(texts[text])) == self._entry(entry)[0]:
-                    whole = {"covered": 1.0, "aligned": 1.0}
-                    matches[text, entry] = Match(text, entry, "exact", whole)
-        for text, proposed in groupby(self._proposed(columns).tolist(), key=itemgetter(0)):
+                    all_words = {"covered": 1.0, "aligned": 1.0}
+                    matches[text, entry] = Match(text, entry, "exact", all_words)
+        for text, proposed in groupby(self._propose_pairs(columns).tolist(), key=itemgetter(0)):
             sequence = tuple(words(texts[text]))
             for _, entry, first, last in proposed:
                 if (text, entry) not in matches:
                     reach = _STRETCH * int(self._columns.lengths[entry])
                     before = max(first - reach, 0)
                     near = sequence[before : last + SHINGLE + reach]
-                    if match := self._compared(text, entry, near, before):
+                    if match := self._compare(text, entry, near, before):
                         matches[text, entry] = match
         return [matches[pair] for pair in sorted(matches)]
 
-    def _compared(self, text: int, entry: int, training: Words, before: int) -> Match | None:
-        """What an evaluation text shares with words of a training text, if it counts.
+    def _find_proposing_runs(self) -> NDArray[np.bool_]:
+        """Return which runs propose pairs: rare runs, and all runs of texts with few rare ones."""
+        rare = self._sharing <= _COMMON
+        run_of_holder = np.repeat(np.arange(len(self._hashes)), self._sharing)
+        rare_runs = np.bincount(self._holders[rare[run_of_holder]], minlength=len(self))
+        has_few = rare_runs < _needed_runs(self._columns.lengths)
+        proposing: NDArray[np.bool_] = rare.copy()
+        proposing[run_of_holder[has_few[self._holders]]] = True
+        return proposing
+
+    def _compare(self, text: int, entry: int, training: Words, before: int) -> Match | None:
+        """Return the match of an evaluation text with words of a training text, if there is one.
 
         Of a training text over twice as long, only the stretch with most of the shared runs.
         `before` words of the training text precede these.
         """
-        own, runs, copied = self._entry(entry)
+        entry_words, runs, copied = self._entry(entry)
+        if len(entry_words) < SHORTEST:
+            return _find_short(text, entry, entry_words, training, before)
         their_runs = _runs(training, SHINGLE)
-        training_shared = _shared(their_runs, set(runs))
-        cut = len(training) > _STRETCH * len(own)
+        training_shared = _mark_shared(their_runs, set(runs))
+        cut = len(training) > _STRETCH * len(entry_words)
         if cut:
-            stretch = _densest(training_shared, _STRETCH * len(own))
+            stretch = _densest(training_shared, _STRETCH * len(entry_words))
             before += stretch.start
             training = training[stretch.start : stretch.stop + SHINGLE - 1]
             their_runs, training_shared = their_runs[stretch], training_shared[stretch]
-        shared = _shared(runs, set(their_runs))
+        shared = _mark_shared(runs, set(their_runs))
         their_copied = _runs(training, self.ngram)
-        covered = _covered(_shared(copied, set(their_copied)), self.ngram, len(own))
-        aligned = _covered(shared, SHINGLE, len(own))
+        covered = _covered_share(
+            _mark_shared(copied, set(their_copied)), self.ngram, len(entry_words)
+        )
+        aligned = _covered_share(shared, SHINGLE, len(entry_words))
         training_aligned, training_covered = aligned, 0.0
         if not cut:
-            training_aligned = _covered(training_shared, SHINGLE, len(training))
-            training_covered = _covered(
-                _shared(their_copied, set(copied)), self.ngram, len(training)
+            training_aligned = _covered_share(training_shared, SHINGLE, len(training))
+            training_covered = _covered_share(
+                _mark_shared(their_copied, set(copied)), self.ngram, len(training)
             )
-        shorter_aligned = aligned if len(own) <= len(training) else training_aligned
+        shorter_aligned = aligned if len(entry_words) <= len(training) else training_aligned
         if covered >= CONTAINED or (training_covered >= CONTAINED and covered >= PART):
-            kind = "contained"
+            match_type = "contained"
         elif shorter_aligned >= NEAR and aligned >= PART:
-            kind = "near-duplicate"
-        elif training_covered >= CONTAINED or covered * len(own) >= EXCERPT_WORDS:
-            kind = "excerpt"
+            match_type = "near-duplicate"
+        elif training_covered >= CONTAINED or covered * len(entry_words) >= EXCERPT_WORDS:
+            match_type = "excerpt"
         else:
             return None
         measures = {"covered": covered, "aligned": shorter_aligned}
@@ -176,48 +196,70 @@ class TextIndex:
         sharing = self._sharing[np.searchsorted(self._hashes, hashes)]
         boilerplate = float(np.mean(1 / sharing[shared])) <= 1 / BOILERPLATE
         at = before + int(np.argmax(training_shared))
-        return Match(text, entry, kind, measures, boilerplate, at)
+        return Match(text, entry, match_type, measures, boilerplate, at)
 
-    def _proposed(self, columns: WordColumns) -> NDArray[np.int64]:
+    def _propose_pairs(self, columns: WordColumns) -> NDArray[np.int64]:
         """Rows of text, entry, first and last place of a shared run, for pairs worth comparing."""
         hashes = columns.shingles()
-        places = np.flatnonzero(self._filter[_filter_places(hashes)])
-        slots = np.searchsorted(self._hashes, hashes[places])
+        positions = np.flatnonzero(self._filter[_filter_places(hashes)])
+        slots = np.searchsorted(self._hashes, hashes[positions])
         slots[slots == len(self._hashes)] = 0
-        known = (self._hashes[slots] == hashes[places]) & (self._sharing[slots] <= _COMMON)
-        places, slots = places[known], slots[known]
-        texts = columns.text_at(places)
-        inside = columns.inside(places, texts)
-        places, slots, texts = places[inside], slots[inside], texts[inside]
+        is_known = (self._hashes[slots] == hashes[positions]) & self._proposing[slots]
+        positions, slots = positions[is_known], slots[is_known]
+        texts = columns.text_at(positions)
+        inside = columns.inside(positions, texts)
+        positions, slots, texts = positions[inside], slots[inside], texts[inside]
         counts = self._sharing[slots]
         total = np.cumsum(counts)
         if not len(total):
             return np.empty((0, 4), dtype=np.int64)
         within = np.arange(total[-1]) - np.repeat(total - counts, counts)
         entries = self._holders[np.repeat(self._starts[slots], counts) + within]
-        hit = np.repeat(np.arange(len(places)), counts)
+        hit = np.repeat(np.arange(len(positions)), counts)
         pair = texts[hit] * len(self) + entries
         order = np.argsort(pair, kind="stable")
         pair, hit = pair[order], hit[order]
         starts = np.flatnonzero(np.concatenate([[True], pair[1:] != pair[:-1]]))
         sizes = np.diff(np.concatenate([starts, [len(pair)]]))
         text, entry = np.divmod(pair[starts], len(self))
-        shorter = np.minimum(columns.lengths[text], self._columns.lengths[entry])
-        needed = np.clip(np.ceil(_RUNS_PER_WORD * shorter), _FEWEST, _MOST)
-        kept = np.flatnonzero((sizes >= needed) & (shorter >= SHORTEST))
-        own = columns.offsets[text[kept]]
-        first = places[hit[starts[kept]]] - own
-        last = places[hit[starts[kept] + sizes[kept] - 1]] - own
-        return np.stack([text[kept], entry[kept], first, last], axis=1)
+        entry_lengths = self._columns.lengths[entry]
+        shorter = np.minimum(columns.lengths[text], entry_lengths)
+        is_long = (shorter >= SHORTEST) & (sizes >= _needed_runs(shorter))
+        is_short = (entry_lengths >= SHORTEST_CONTAINED) & (entry_lengths < SHORTEST)
+        is_short &= (columns.lengths[text] > entry_lengths) & (sizes >= entry_lengths - SHINGLE + 1)
+        proposals = np.flatnonzero(is_long | is_short)
+        text_starts = columns.offsets[text[proposals]]
+        first = positions[hit[starts[proposals]]] - text_starts
+        last = positions[hit[starts[proposals] + sizes[proposals] - 1]] - text_starts
+        return np.stack([text[proposals], entry[proposals], first, last], axis=1)
 
     def _entry(self, entry: int) -> tuple[Words, list[Words], list[Words]]:
         """Words of an evaluation text, their runs of three and of n; kept while there is room."""
         if entry not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            own = tuple(words(self.texts[entry]))
-            self._known[entry] = own, _runs(own, SHINGLE), _runs(own, self.ngram)
+            entry_words = tuple(words(self.texts[entry]))
+            self._known[entry] = (
+                entry_words,
+                _runs(entry_words, SHINGLE),
+                _runs(entry_words, self.ngram),
+            )
         return self._known[entry]
+
+
+def _find_short(text: int, entry: int, words: Words, training: Words, before: int) -> Match | None:
+    """Return a match if a short evaluation text is contained word for word."""
+    runs = _runs(training, len(words))
+    if words not in runs:
+        return None
+    measures = {"covered": 1.0, "aligned": 1.0}
+    return Match(text, entry, "contained", measures, at=before + runs.index(words), short=True)
+
+
+def _needed_runs(lengths: Places) -> NDArray[np.float64]:
+    """Return how many equal runs make a pair of texts worth comparing, by the shorter's length."""
+    needed: NDArray[np.float64] = np.clip(np.ceil(_RUNS_PER_WORD * lengths), _FEWEST, _MOST)
+    return needed
 
 
 def _filter_places(hashes: Hashes) -> Places:
@@ -225,24 +267,24 @@ def _filter_places(hashes: Hashes) -> Places:
 
 
 def _runs(sequence: Words, size: int) -> list[Words]:
-    """All runs of so many words, in order; a shorter text counts as one run."""
+    """Return all runs of `size` words, in order; a shorter text counts as one run."""
     size = min(size, len(sequence))
     return list(zip(*(sequence[start:] for start in range(size)), strict=False))
 
 
-def _shared(runs: Sequence[Words], others: set[Words]) -> NDArray[np.bool_]:
-    return np.fromiter((run in others for run in runs), dtype=bool, count=len(runs))
+def _mark_shared(runs: Sequence[Words], other_runs: set[Words]) -> NDArray[np.bool_]:
+    return np.fromiter((run in other_runs for run in runs), dtype=bool, count=len(runs))
 
 
 def _densest(shared: NDArray[np.bool_], size: int) -> slice:
-    """The stretch of so many places that holds most of the shared ones."""
+    """Return the stretch of `size` positions with most shared runs."""
     total = np.concatenate([[0], np.cumsum(shared)])
     start = int(np.argmax(total[size:] - total[:-size])) if len(total) > size else 0
     return slice(start, start + size)
 
 
-def _covered(shared: NDArray[np.bool_], size: int, length: int) -> float:
-    """The share of words that stand in one of the shared runs."""
+def _covered_share(shared: NDArray[np.bool_], size: int, length: int) -> float:
+    """Return the share of words inside shared runs."""
     size = min(size, length)
     change = np.zeros(length + 1, dtype=np.int64)
     change[: len(shared)] += shared
@@ -284,20 +326,20 @@ class WordColumns:
         hashes *= _LAST
         return hashes
 
-    def text_at(self, places: Places) -> Places:
+    def text_at(self, positions: Places) -> Places:
         """Which text each word belongs to."""
-        return np.searchsorted(self.offsets, places, side="right") - 1
+        return np.searchsorted(self.offsets, positions, side="right") - 1
 
-    def inside(self, places: Places, texts: Places) -> NDArray[np.bool_]:
+    def inside(self, positions: Places, texts: Places) -> NDArray[np.bool_]:
         """Whether the shingle at each place ends in the text that it begins in."""
-        within: NDArray[np.bool_] = places + SHINGLE <= self.offsets[texts + 1]
+        within: NDArray[np.bool_] = positions + SHINGLE <= self.offsets[texts + 1]
         return within
 
     def whole(self) -> Hashes:
         """A hash of all words of each text, in their order."""
-        place = np.arange(len(self.keys), dtype=np.uint64)
-        place -= np.repeat(self.offsets[:-1], self.lengths).astype(np.uint64)
-        turned = (self.keys + place * _FIRST) * _SECOND
+        position = np.arange(len(self.keys), dtype=np.uint64)
+        position -= np.repeat(self.offsets[:-1], self.lengths).astype(np.uint64)
+        turned = (self.keys + position * _FIRST) * _SECOND
         turned ^= turned >> _HALF
         turned *= _LAST
         total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(turned, dtype=np.uint64)])

@@ -1,7 +1,7 @@
 """The texts of training rows.
 
 Every text of a row is looked at, however deep it is nested. So no field has to be declared, and
-rows of different shapes may stand in one file. `fields` (the option `--field`) narrows it to some.
+a file may have rows of different shapes. `fields` (the option `--field`) narrows it to some.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from r2med.audit.files import Chunk, table_reader
-from r2med.tasks.reading.jsonl import described
+from r2med.tasks.reading.jsonl import describe_value
 
 #: Fields that say where a text comes from.
 _MARKS = {"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "corpus_id", "pmid", "pmcid"}
@@ -25,7 +25,7 @@ _APART = _MARKS | _SPEAKERS
 _PROBLEMS = 3
 
 Text = tuple[str, str]
-"""The path of a field, and a text that stands there."""
+"""The path of a field and its text."""
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,31 @@ class Row:
 
 @dataclass
 class Reading:
-    """What was met while reading: counts, and the first problems in words."""
+    """Counts of rows, texts and problems, and the first problems as messages."""
 
     rows: int = 0
     texts: int = 0
     unreadable: int = 0
     problems: list[str] = field(default_factory=list)
+    unreadable_rows: list[tuple[int, int]] = field(default_factory=list)
+    """Rows that cannot be read: their first line and the number of lines."""
     fields: dict[str, int] = field(default_factory=dict)
     """Every field met, with its number of texts (0 where it holds none)."""
 
-    def add(self, other: Reading) -> None:
+    def add(self, part: Reading) -> None:
         """Count what another part met."""
-        self.rows += other.rows
-        self.texts += other.texts
-        self.unreadable += other.unreadable
-        self.problems = [*self.problems, *other.problems][:_PROBLEMS]
-        for name, count in other.fields.items():
+        self.rows += part.rows
+        self.texts += part.texts
+        self.unreadable += part.unreadable
+        self.problems = [*self.problems, *part.problems][:_PROBLEMS]
+        self.unreadable_rows += [(row, lines) for row, lines in part.unreadable_rows]
+        for name, count in part.fields.items():
             self.fields[name] = self.fields.get(name, 0) + count
 
-    def problem(self, message: str) -> None:
+    def problem(self, message: str, row: int, lines: int = 1) -> None:
         """Count a row that cannot be read."""
-        self.add(Reading(rows=1, unreadable=1, problems=[message]))
+        problem = Reading(rows=1, unreadable=1, problems=[message], unreadable_rows=[(row, lines)])
+        self.add(problem)
 
 
 def rows(chunk: Chunk, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
@@ -76,7 +80,7 @@ def rows(chunk: Chunk, reading: Reading, fields: Sequence[str] = ()) -> Iterator
         marks: list[str] = []
         _collect(record, "", texts, marks, reading.fields)
         if fields:
-            texts = [each for each in texts if {each[0], each[0].rpartition(".")[2]} & {*fields}]
+            texts = [text for text in texts if {text[0], text[0].rpartition(".")[2]} & {*fields}]
         reading.rows += 1
         reading.texts += len(texts)
         if texts:
@@ -94,10 +98,12 @@ def _json_lines(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Recor
         try:
             record = json.loads(line.decode())
             if not isinstance(record, dict | list | str):
-                raise ValueError(f"the line is {described(record)}, expected an object")
+                raise ValueError(f"the line is {describe_value(record)}, expected an object")
         except (ValueError, RecursionError) as error:
-            what = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-            reading.problem(f"{chunk.file.path}, line {number}: not a JSON object ({what}).")
+            reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            reading.problem(
+                f"{chunk.file.path}, line {number}: not a JSON object ({reason}).", number
+            )
             continue
         yield number, 1, record
 
@@ -122,19 +128,22 @@ def _table_rows(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Recor
     before = 0
     while True:
         number = chunk.first + before
+        problem = ""
         try:
             cells = next(table, None)
         except csv.Error as error:
-            reading.problem(f"{chunk.file.path}, line {number}: {error}.")
-            cells = []
+            problem, cells = str(error), []
         if cells is None:
             return
         span, before = table.line_num - before, table.line_num
+        if problem:
+            reading.problem(f"{chunk.file.path}, line {number}: {problem}.", number, span)
+            continue
         if not any(cells) or (number == 1 and tuple(cells) == chunk.header):
             continue
         if chunk.header and len(cells) != len(chunk.header):
-            what = f"{len(cells)} columns, expected {len(chunk.header)}"
-            reading.problem(f"{chunk.file.path}, line {number}: {what}.")
+            finding = f"{len(cells)} columns, expected {len(chunk.header)}"
+            reading.problem(f"{chunk.file.path}, line {number}: {finding}.", number, span)
             continue
         yield number, span, dict(zip(chunk.header, cells, strict=True)) if chunk.header else cells
 
@@ -153,8 +162,8 @@ def _collect(
                     continue
             _collect(part, below, texts, marks, seen)
     elif isinstance(value, list):
-        for place, part in enumerate(value, start=1):
-            _collect(part, path or f"column {place}", texts, marks, seen)
+        for number, part in enumerate(value, start=1):
+            _collect(part, path or f"column {number}", texts, marks, seen)
     else:
         path = path or "text"
         filled = isinstance(value, str) and bool(value) and not value.isspace()

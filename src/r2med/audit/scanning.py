@@ -24,13 +24,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from r2med.atomic import AppendFile, seal, unseal
 from r2med.audit.evaluation import Matcher
 from r2med.audit.files import Chunk, TrainingFile, chunks
 from r2med.audit.matching import SHORTEST, WORDS, Match, words
 from r2med.audit.reading import Reading, Row, Text, rows
 from r2med.errors import DamagedError, DataError
-from r2med.retrieve.conditions import Progress, unseen
+from r2med.execution.resources import Progress, ignore_progress
+from r2med.storage import AppendFile, seal, unseal
 
 #: Below this many bytes in all, starting processes costs more than it saves.
 _WORTH_PROCESSES = 1 << 25
@@ -42,14 +42,14 @@ _SHOWN, _BEFORE = 2000, 5
 #: Chunks that are held at a time, for each process.
 _GROUP = 4
 #: Raise when the same chunks would give other hits.
-_VERSION = 5
+_VERSION = 6
 
 _Work = Callable[[Chunk], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A training text that matches, and where it stands."""
+    """A training text that matches, with its file, row and column."""
 
     file: str
     row: int
@@ -68,12 +68,12 @@ class Hit(Evidence):
     kind: str
     boilerplate: bool = False
     short: bool = False
-    """Whether the equal texts are too short to say anything."""
+    """Whether the evaluation text is too short to be evidence of a leak."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """All hits, in the order of the files, and what was read of each file."""
+    """All hits, in the order of the files, and counts for each file."""
 
     hits: list[Hit]
     read: dict[str, Reading]
@@ -90,9 +90,9 @@ def scan(
     processes: int | None = None,
     strict: bool = False,
     fresh: bool = False,
-    progress: Progress = unseen,
+    progress: Progress = ignore_progress,
 ) -> Scan:
-    """Look through all files; what an earlier scan of the same files finished is taken from `log`.
+    """Scan all files; chunks that an earlier scan finished are read from `log`.
 
     `strict` makes the first row or file that cannot be read an error.
     """
@@ -101,35 +101,40 @@ def scan(
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     log /= _key(files, matcher, fields)
-    known = {} if fresh else _logged(log)
-    kept = AppendFile(log, ".jsonl", what="progress of the audit")
+    outcomes_by_chunk = {} if fresh else _read_log(log)
+    log_file = AppendFile(log, ".jsonl", what="progress of the audit")
     todo = readable_chunks(files, scanned.failed, strict=strict)
     shares, started = dict.fromkeys(sizes, 0.0), time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
-    with closing(kept), _workers(partial(_outcome, matcher, tuple(fields)), processes) as outcomes:
+    with (
+        closing(log_file),
+        _workers(partial(_outcome, matcher, tuple(fields)), processes) as outcomes,
+    ):
         while group := list(islice(todo, _GROUP * processes)):
-            new = [chunk for chunk in group if chunk.key not in known]
+            new = [chunk for chunk in group if chunk.key not in outcomes_by_chunk]
             for chunk, outcome in zip(new, outcomes(new), strict=True):
-                kept.append(seal({"chunk": chunk.key, "outcome": outcome}, indent=None).encode())
-                known[chunk.key] = outcome
+                log_file.append(
+                    seal({"chunk": chunk.key, "outcome": outcome}, indent=None).encode()
+                )
+                outcomes_by_chunk[chunk.key] = outcome
             for chunk in group:
-                outcome, name = known.pop(chunk.key), chunk.file.name
+                outcome, name = outcomes_by_chunk.pop(chunk.key), chunk.file.name
                 reading = Reading(**outcome["reading"])
                 if strict and reading.problems:
                     raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
                 scanned.read[name].add(reading)
                 scanned.hits.extend(_few_texts((Hit(**hit) for hit in outcome["hits"]), texts))
                 shares[name] = chunk.done
-                done = sum(shares[each] * size for each, size in sizes.items())
+                done = sum(shares[file_name] * size for file_name, size in sizes.items())
                 megabytes = round(done / 1e6), round(sum(sizes.values()) / 1e6)
                 progress(f"MB of {name}", *megabytes, time.monotonic() - started)
-    order = {file.name: place for place, file in enumerate(files)}
+    order = {file.name: index for index, file in enumerate(files)}
     scanned.hits.sort(key=lambda hit: (order[hit.file], hit.row, hit.column, hit.entry))
     return scanned
 
 
 def _outcome(matcher: Matcher, fields: Sequence[str], chunk: Chunk) -> dict[str, Any]:
-    """The hits of a chunk and what was read, as JSON holds them."""
+    """Return the hits and counts of a chunk as JSON values."""
     reading = Reading()
     hits: list[Hit] = []
     texts: Counter[tuple[int, str]] = Counter()
@@ -150,20 +155,20 @@ def _hits(matcher: Matcher, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
             for match in by_text.get(text[1], ()):
                 matched.add(match.entry)
                 yield hit_of(file, row.number, text, match)
-        named = matcher.evaluation.named(row.marks) if row.marks else []
-        for entry in named:
+        same_source = matcher.evaluation.find_same_source(row.marks) if row.marks else []
+        for entry in same_source:
             if entry not in matched:
                 yield hit_of(file, row.number, row.texts[0], Match(0, entry, "same source"))
 
 
-def _few_texts(hits: Iterable[Hit], kept: Counter[tuple[int, str]]) -> Iterator[Hit]:
+def _few_texts(hits: Iterable[Hit], counts: Counter[tuple[int, str]]) -> Iterator[Hit]:
     """The same hits; only the first of each evaluation text and kind keep their text.
 
     So memory stays bounded where most rows are leaks.
     """
     for hit in hits:
-        kept[hit.entry, hit.kind] += 1
-        yield hit if kept[hit.entry, hit.kind] <= EVIDENCE else replace(hit, text="")
+        counts[hit.entry, hit.kind] += 1
+        yield hit if counts[hit.entry, hit.kind] <= EVIDENCE else replace(hit, text="")
 
 
 def readable_chunks(
@@ -179,15 +184,15 @@ def readable_chunks(
             failed[file.name] = str(problem)
 
 
-def _logged(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
+def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
     """The outcomes of chunks that an earlier scan finished."""
-    known = {}
+    outcomes_by_chunk = {}
     for path in sorted(log.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             with suppress(DamagedError):  # half a line of a killed process; the chunk is done again
                 record = unseal(line, path)
-                known[tuple(record["chunk"])] = record["outcome"]
-    return known
+                outcomes_by_chunk[tuple(record["chunk"])] = record["outcome"]
+    return outcomes_by_chunk
 
 
 @contextmanager
@@ -239,13 +244,22 @@ def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str])
 
 
 def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
-    """A match as evidence: as much of the text as is kept, from shortly before what it shares."""
-    column, shown = text
+    """Return a match as evidence, with the part of the training text around the shared words."""
+    column, excerpt = text
     if match.at > _BEFORE:
-        starts = (word.start() for word in WORDS.finditer(shown))
-        shown = f"… {shown[next(islice(starts, match.at - _BEFORE, None), 0) :]}"
-    if len(shown) > _SHOWN:
-        shown = shown[:_SHOWN].rsplit(" ", 1)[0] + " …"
-    short = match.kind == "exact" and len(words(text[1])) < SHORTEST
-    where = file, row, column, shown, match.measures
-    return Hit(*where, match.entry, match.kind, match.boilerplate, short)
+        starts = (word.start() for word in WORDS.finditer(excerpt))
+        excerpt = f"… {excerpt[next(islice(starts, match.at - _BEFORE, None), 0) :]}"
+    if len(excerpt) > _SHOWN:
+        excerpt = excerpt[:_SHOWN].rsplit(" ", 1)[0] + " …"
+    is_short_copy = match.kind == "exact" and len(words(text[1])) < SHORTEST
+    return Hit(
+        file,
+        row,
+        column,
+        excerpt,
+        match.measures,
+        match.entry,
+        match.kind,
+        match.boilerplate,
+        short=is_short_copy or match.short,
+    )

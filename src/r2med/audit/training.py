@@ -1,4 +1,4 @@
-"""The audit of a training set: scan it, judge every task, say what it means for stored scores.
+"""The audit of a training set: scan it, judge every task, split scores by affected queries.
 
 The same data can be written without the rows that hold evaluation texts.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.atomic import atomic_file
 from r2med.audit.evaluation import Evaluation, Matcher, Role
-from r2med.audit.files import TrainingFile, chunks, training_files
-from r2med.audit.findings import Finding, TaskAudit, task_audits
-from r2med.audit.matching import SHORTEST, Match, words
+from r2med.audit.files import Chunk, TrainingFile, chunks, training_files
+from r2med.audit.findings import STRONG, Finding, TaskAudit, task_audits
+from r2med.audit.matching import SHORTEST, SHORTEST_CONTAINED, Match, words
 from r2med.audit.reading import Reading, Text, rows
 from r2med.audit.scanning import Evidence, Hit, Scan, hit_of, readable_chunks, scan
 from r2med.errors import DataError, UsageError
+from r2med.execution.resources import Progress, Resources, Warn
 from r2med.measure.intervals import DIFFERENCES, Interval, pooled_interval
-from r2med.results.lookup import newest_by_system, stored_results
+from r2med.models.encoding import unit
 from r2med.results.overlap import AUDITS as FOLDER
 from r2med.results.overlap import write_audit
 from r2med.results.record import Result
-from r2med.retrieve.conditions import Conditions, Progress, Tell
-from r2med.retrieve.dense.embed import unit
+from r2med.results.select import ResultSet, group_systems
 from r2med.retrieve.dense.retriever import DenseRetriever
+from r2med.storage import atomic_file
 from r2med.systems.build import System
 from r2med.systems.stages import Retrieval
-from r2med.tabular import Tabular, fields_of, table_of
+from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.reading.jsonl import write_jsonl
 from r2med.tasks.task import Task
 
@@ -56,11 +56,11 @@ class Effect:
     task: str
     system: str
     name: str
-    """The system's label where it has one."""
+    """The system's label, if it has one."""
     metric: str
     raw: float
     decontaminated: float | None
-    """Over the unaffected queries alone; None where there are none."""
+    """Over the unaffected queries alone; None if there are none."""
     affected: float | None
     affected_queries: int
     unaffected_queries: int
@@ -73,7 +73,7 @@ class Effect:
 class Audit(Tabular):
     """The outcome of one audit; as a table, one row per finding."""
 
-    drawn_by = "r2med.report.audit"
+    is_drawn = True
 
     training: str
     against: tuple[Role, ...]
@@ -92,7 +92,12 @@ class Audit(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per finding that counts, with its first evidence."""
-        columns = {"task": str, **fields_of(Finding), **fields_of(Evidence), "training_text": str}
+        columns = {
+            "task": str,
+            **table_columns(Finding),
+            **table_columns(Evidence),
+            "training_text": str,
+        }
         rows = [
             {"task": task.task, **vars(first), **first.measures, **vars(finding)}
             | {"training_text": first.text}
@@ -100,13 +105,13 @@ class Audit(Tabular):
             for finding in task.findings
             for first in finding.evidence[:1]
         ]
-        return table_of({**columns, **dict.fromkeys(_MEASURES, float)}, rows)
+        return make_table({**columns, **dict.fromkeys(_MEASURES, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
         """All but the single hits."""
-        whole = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
+        facts = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
         return {
-            **whole,
+            **facts,
             "rows": self.rows,
             "files": {name: asdict(reading) for name, reading in self.scan.read.items()},
             "failed": self.scan.failed,
@@ -127,7 +132,7 @@ def audit_training(
     strict: bool,
     force: bool,
     progress: Progress,
-    tell: Tell,
+    tell: Warn,
 ) -> Audit:
     """Say of every task whether its texts are in the training data, and store the outcomes.
 
@@ -135,9 +140,9 @@ def audit_training(
     affected and unaffected queries. The scan is logged under `results`, so that it goes on where it
     was killed; `force` begins anew.
     """
-    stored = stored_results(results, tell)
+    stored = ResultSet.open(results, tell).results
     files = training_files(training)
-    wanted = matcher.evaluation
+    evaluation = matcher.evaluation
     log = results / FOLDER / "progress"
     try:
         scanned = scan(
@@ -151,42 +156,45 @@ def audit_training(
                 for row in rows(chunk, Reading(), fields)
                 for text in row.texts
             )
-            known = {(hit.file, hit.row, hit.entry) for hit in scanned.hits}
-            hits = _neighbours(wanted, texts, neighbours, Conditions(progress=progress, tell=tell))
-            scanned.hits.extend(hit for hit in hits if (hit.file, hit.row, hit.entry) not in known)
+            matched = {(hit.file, hit.row, hit.entry) for hit in scanned.hits}
+            hits = _neighbours(
+                evaluation, texts, neighbours, Resources(progress=progress, warn=tell)
+            )
+            scanned.hits.extend(
+                hit for hit in hits if (hit.file, hit.row, hit.entry) not in matched
+            )
     except KeyboardInterrupt as stop:
         stop.add_note(
-            f"What was looked through is kept in {results}; run the same command again to go on."
+            f"Finished parts are stored in {results}; run the same command again to continue."
         )
         raise
-    audits = task_audits(wanted, scanned)
+    audits = task_audits(evaluation, scanned)
     audit = Audit(
         training=name or Path(training[0]).resolve().name,
-        against=tuple(dict.fromkeys(role for _, role in wanted.audited)),
+        against=tuple(dict.fromkeys(role for _, role in evaluation.audited)),
         ngram=matcher.ngram,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         tasks=tuple(audits),
         effects=tuple(_effects(audits, stored, metric, tell)),
         scan=scanned,
         sources=tuple(files),
-        evaluation=wanted,
+        evaluation=evaluation,
     )
     for task in audits:
-        own = {"training": audit.training, "created": audit.created, "rows": audit.rows}
-        write_audit(results, {**own, **asdict(task)})
+        facts = {"training": audit.training, "created": audit.created, "rows": audit.rows}
+        write_audit(results, {**facts, **asdict(task)})
     return audit
 
 
 Neighbours = tuple[Task, str, float]
-"""An encoder, the cosine from which texts mean the same, and a task that says how texts are put to
-the encoder, which comes first."""
+"""A task that decides how texts are formatted, an encoder, and the cosine of similar texts."""
 
 
 def _neighbours(
-    wanted: Evaluation,
+    evaluation: Evaluation,
     texts: Iterable[tuple[str, int, Text]],
     neighbours: Neighbours,
-    conditions: Conditions,
+    resources: Resources,
 ) -> Iterator[Hit]:
     """Training texts that mean the same as an evaluation text in other words, for an encoder.
 
@@ -195,24 +203,24 @@ def _neighbours(
     interrupted run encodes nothing twice.
     """
     task, encoder, threshold = neighbours
-    stage = System.from_spec(encoder, conditions).stage
+    stage = System.from_spec(encoder, resources).stage
     if not isinstance(stage, Retrieval) or not isinstance(stage.retriever, DenseRetriever):
         raise UsageError(f"--neighbours {encoder!r} is not an encoder; try minilm or wordllama.")
-    entries = [n for n, text in enumerate(wanted.texts) if len(words(text)) >= SHORTEST]
-    encode, own = stage.retriever.encode, None
-    stream = (each for each in texts if len(words(each[2][1])) >= SHORTEST)
+    entries = [n for n, text in enumerate(evaluation.texts) if len(words(text)) >= SHORTEST]
+    encode, entry_vectors = stage.retriever.encode, None
+    stream = (item for item in texts if len(words(item[2][1])) >= SHORTEST)
     while entries and (batch := list(islice(stream, _BATCH))):
-        if own is None:
-            asked = [wanted.texts[entry] for entry in entries]
-            own = unit(encode(task, "document", asked, instructed=False).matrix())
+        if entry_vectors is None:
+            entry_texts = [evaluation.texts[entry] for entry in entries]
+            entry_vectors = unit(encode(task, "document", entry_texts, instructed=False).matrix())
         near = [text for _, _, (_, text) in batch]
-        cosines = unit(encode(task, "document", near, instructed=False).matrix()) @ own.T
-        for place, column in zip(*np.nonzero(cosines >= threshold), strict=True):
-            cosine = {"cosine": round(float(cosines[place, column]), 4)}
-            yield hit_of(*batch[int(place)], Match(0, entries[column], "neighbour", cosine))
+        cosines = unit(encode(task, "document", near, instructed=False).matrix()) @ entry_vectors.T
+        for row, column in zip(*np.nonzero(cosines >= threshold), strict=True):
+            cosine = {"cosine": round(float(cosines[row, column]), 4)}
+            yield hit_of(*batch[int(row)], Match(0, entries[column], "neighbour", cosine))
 
 
-def _tell_problems(scanned: Scan, tell: Tell) -> None:
+def _tell_problems(scanned: Scan, tell: Warn) -> None:
     """Name what could not be read; DataError where there was no text at all."""
     for problem in scanned.failed.values():
         tell(f"{problem} The rest of the file is left out.")
@@ -223,35 +231,37 @@ def _tell_problems(scanned: Scan, tell: Tell) -> None:
         elif not reading.rows and name not in scanned.failed:
             tell(f"{name} is empty.")
         elif not reading.texts and reading.rows:
-            tell(f"{name}: no text in it. Fields seen: {_listed(reading.fields)}.")
+            tell(f"{name}: no text in it. Fields seen: {_list_fields(reading.fields)}.")
     if not any(reading.texts for reading in scanned.read.values()):
         fields = [name for reading in scanned.read.values() for name in reading.fields]
         raise DataError(
-            f"No text was found in {', '.join(scanned.read)}. Fields seen: {_listed(fields)}.\n"
+            f"No text was found in {', '.join(scanned.read)}.\n"
+            f"Fields seen: {_list_fields(fields)}.\n"
             "Name the fields that hold text with --field."
         )
 
 
-def _listed(fields: Iterable[str]) -> str:
+def _list_fields(fields: Iterable[str]) -> str:
     names = [f'"{name}"' for name in dict.fromkeys(fields)]
     return ", ".join(names[:_FIELDS_SHOWN]) or "none"
 
 
 def _effects(
-    audits: Sequence[TaskAudit], stored: Sequence[Result], metric: str, tell: Tell
+    audits: Sequence[TaskAudit], stored: Sequence[Result], metric: str, tell: Warn
 ) -> Iterable[Effect]:
     for audit in audits:
-        own = [result for result in stored if result.record.task.hash == audit.hash]
-        for system, result in newest_by_system(own, tell).items():
+        same_data = [result for result in stored if result.data == audit.hash]
+        for stored_system in group_systems(same_data, [audit.task]):
+            system, result = stored_system.spec, stored_system.chosen.results[0]
             if metric not in result.scores.columns:
                 continue
             column = result.scores[metric]
             chosen = np.isin(result.scores.query_ids.to_pylist(), audit.affected_queries)
-            affected, rest = column[chosen], column[~chosen]
+            affected, unaffected = column[chosen], column[~chosen]
             difference = interval = None
-            if len(affected) and len(rest):
-                difference = float(affected.mean() - rest.mean())
-                half = pooled_interval([affected, -rest], span=DIFFERENCES)
+            if len(affected) and len(unaffected):
+                difference = float(affected.mean() - unaffected.mean())
+                half = pooled_interval([affected, -unaffected], span=DIFFERENCES)
                 low, high = max(2 * half.low, DIFFERENCES[0]), min(2 * half.high, DIFFERENCES[1])
                 interval = Interval(low, high, half.confidence)
             yield Effect(
@@ -260,62 +270,89 @@ def _effects(
                 name=result.name,
                 metric=metric,
                 raw=float(column.mean()),
-                decontaminated=float(rest.mean()) if len(rest) else None,
+                decontaminated=float(unaffected.mean()) if len(unaffected) else None,
                 affected=float(affected.mean()) if len(affected) else None,
                 affected_queries=len(affected),
-                unaffected_queries=len(rest),
+                unaffected_queries=len(unaffected),
                 difference=difference,
                 interval=interval,
             )
 
 
-def write_without(
-    audit: Audit, out: Path, fields: Sequence[str] = ()
-) -> dict[str, tuple[int, int]]:
-    """Write every training file without its offending rows into an empty folder.
+@dataclass(frozen=True)
+class CleanCopy:
+    """Rows of one training file that its clean copy leaves out and keeps."""
 
-    The input is never touched. Files of lines keep their form and every other byte; Parquet stays
-    Parquet, a JSON array or an Arrow file becomes JSON lines. Returns the rows removed and kept,
-    by file. Rows of boilerplate, of short texts and of neighbours stay.
+    file: str
+    removed: int
+    """Rows that contain evaluation texts."""
+    unreadable: int
+    """Rows that could not be read, and so could not be checked."""
+    kept: int
+
+
+def write_clean_copy(audit: Audit, out: Path, fields: Sequence[str] = ()) -> list[CleanCopy]:
+    """Write every training file without the rows that contain evaluation texts.
+
+    Rows that cannot be read are left out too. Rows with boilerplate excerpts, with neighbours, or
+    equal to a text under five words are kept. Files of lines keep their format and every other
+    byte; Parquet stays Parquet; a JSON array or an Arrow file becomes JSON lines.
     """
     if audit.scan.failed:
         names = ", ".join(audit.scan.failed)
         raise DataError(f"{names} could not be read to the end, so it cannot be cleaned.")
-    offending: dict[str, dict[int, list[Hit]]] = {file.name: {} for file in audit.sources}
+    hits_by_row: dict[str, dict[int, list[Hit]]] = {file.name: {} for file in audit.sources}
     for hit in audit.scan.hits:
-        if hit.kind != "neighbour" and not hit.boilerplate and not hit.short:
-            offending[hit.file].setdefault(hit.row, []).append(hit)
-    counts = {}
+        if _must_go(hit, audit.evaluation):
+            hits_by_row[hit.file].setdefault(hit.row, []).append(hit)
+    copies = []
     for file in audit.sources:
-        removed = len(offending[file.name])
-        # An array becomes x.json.jsonl: x.jsonl may stand beside x.json.
+        reading, removed = audit.scan.read[file.name], len(hits_by_row[file.name])
+        # An array becomes x.json.jsonl, because there may be an x.jsonl beside x.json.
         name = f"{file.name}.jsonl" if file.form in ("json", "arrow") else file.name
         target = out / name.lstrip("/").replace("..", "-")
         with atomic_file(target) as draft:
-            _write_kept(file, offending[file.name], draft, target.suffix, fields)
-        counts[file.name] = removed, audit.scan.read[file.name].rows - removed
-    reasons = (
-        {
-            "file": file,
-            "row": row,
-            "because": [
-                {"kind": hit.kind, "column": hit.column, "task": place.task, place.role: place.id}
-                for hit in hits
-                for place in audit.evaluation.holders[hit.entry]
-            ],
-        }
-        for file, own in offending.items()
-        for row, hits in own.items()
-    )
+            _write_rows(file, hits_by_row[file.name], draft, target.suffix, fields)
+        remaining = reading.rows - removed - reading.unreadable
+        copies.append(CleanCopy(file.name, removed, reading.unreadable, remaining))
     with atomic_file(out / "removed.jsonl") as draft:
-        write_jsonl(draft, reasons)
-    return counts
+        write_jsonl(draft, _removal_reasons(audit, hits_by_row))
+    return copies
 
 
-def _write_kept(
-    file: TrainingFile, removed: Container[int], target: Path, ending: str, fields: Sequence[str]
+def _must_go(hit: Hit, evaluation: Evaluation) -> bool:
+    """Return whether a row with this hit is left out of the clean copy."""
+    if hit.kind == "neighbour":
+        return False
+    if hit.short:
+        return len(words(evaluation.texts[hit.entry])) >= SHORTEST_CONTAINED
+    return not hit.boilerplate or hit.kind in STRONG
+
+
+def _removal_reasons(
+    audit: Audit, hits_by_row: Mapping[str, Mapping[int, Sequence[Hit]]]
+) -> Iterator[dict[str, Any]]:
+    for file, rows_of_file in hits_by_row.items():
+        for row, hits in rows_of_file.items():
+            because = [
+                {
+                    "kind": hit.kind,
+                    "column": hit.column,
+                    "task": holder.task,
+                    holder.role: holder.id,
+                }
+                for hit in hits
+                for holder in audit.evaluation.holders[hit.entry]
+            ]
+            yield {"file": file, "row": row, "because": because}
+        for row, _ in audit.scan.read[file].unreadable_rows:
+            yield {"file": file, "row": row, "because": [{"kind": "unreadable"}]}
+
+
+def _write_rows(
+    file: TrainingFile, removed: Container[int], target: Path, suffix: str, fields: Sequence[str]
 ) -> None:
-    """Write all rows but the removed ones; `ending` says whether they are packed."""
+    """Write all readable rows except the removed ones; `suffix` decides the compression."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -323,21 +360,31 @@ def _write_kept(
         with pq.ParquetWriter(target, pq.read_schema(file.path)) as writer:
             for chunk in chunks(file):
                 batch: Any = chunk.content
-                kept = [chunk.first + place not in removed for place in range(len(batch))]
-                writer.write_batch(batch.filter(kept))
+                mask = [chunk.first + index not in removed for index in range(len(batch))]
+                writer.write_batch(batch.filter(mask))
         return
-    packing = {".gz": "gzip", ".zst": "zstd"}.get(ending)
-    with pa.output_stream(str(target), packing) as out:
+    compression = {".gz": "gzip", ".zst": "zstd"}.get(suffix)
+    with pa.output_stream(str(target), compression) as out:
         for chunk in chunks(file):
             if isinstance(chunk.content, bytes):
-                lines = chunk.content.split(b"\n")
-                gone = [row for row in rows(chunk, Reading(), fields) if row.number in removed]
-                for row in reversed(gone):
-                    start = row.number - chunk.first
-                    del lines[start : start + row.lines]
-                out.write(b"\n".join(lines))
+                out.write(_remove_lines(chunk, chunk.content, removed, fields))
                 continue
             for number, record in enumerate(chunk.records, start=chunk.first):
                 if number not in removed:
                     text = json.dumps(record, ensure_ascii=False, default=str)
                     out.write(f"{text}\n".encode())
+
+
+def _remove_lines(
+    chunk: Chunk, content: bytes, removed: Container[int], fields: Sequence[str]
+) -> bytes:
+    """Return the lines of a chunk without removed and unreadable rows."""
+    reading = Reading()
+    spans = [
+        (row.number, row.lines) for row in rows(chunk, reading, fields) if row.number in removed
+    ]
+    lines = content.split(b"\n")
+    for number, count in sorted([*spans, *reading.unreadable_rows], reverse=True):
+        start = number - chunk.first
+        del lines[start : start + count]
+    return b"\n".join(lines)

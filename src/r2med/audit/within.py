@@ -1,12 +1,12 @@
 """A benchmark against itself: the same text twice, labels that contradict, queries that tell.
 
-| kind          | what it is                                                                     |
+| kind          | meaning                                                                        |
 |---------------|--------------------------------------------------------------------------------|
 | repeated      | two queries, or two documents, of one task or of two, that match as `matching` |
 |               | says                                                                           |
 | label noise   | a positive of a query that equals, or nearly, a document that is not its       |
 |               | positive                                                                       |
-| answer named  | a query that holds the words of its own answer                                 |
+| answer named  | a query that contains its answer                                           |
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from r2med.audit.evaluation import Evaluation, evaluation
 from r2med.audit.findings import KINDS
 from r2med.audit.matching import NGRAM, TextIndex, words
-from r2med.retrieve.conditions import Progress, unseen
-from r2med.tabular import Tabular, fields_of, table_of
+from r2med.execution.resources import Progress, ignore_progress
+from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Repeat:
 
 @dataclass(frozen=True)
 class SelfAudit(Tabular):
-    """What was found within and between tasks; as a table, one row per pair."""
+    """Repeated texts within and between tasks; as a table, one row per pair."""
 
-    drawn_by = "r2med.report.audit"
+    is_drawn = True
 
     tasks: tuple[str, ...]
     queries: int
@@ -67,7 +67,7 @@ class SelfAudit(Tabular):
 
     def to_arrow(self) -> pa.Table:
         """One row per pair of places."""
-        return table_of(fields_of(Repeat), [asdict(repeat) for repeat in self.repeats])
+        return make_table(table_columns(Repeat), [asdict(repeat) for repeat in self.repeats])
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
@@ -75,19 +75,19 @@ class SelfAudit(Tabular):
 
 
 def audit_self(
-    tasks: Sequence[Task], *, ngram: int = NGRAM, progress: Progress = unseen
+    tasks: Sequence[Task], *, ngram: int = NGRAM, progress: Progress = ignore_progress
 ) -> SelfAudit:
     """Repeated texts, label noise and queries that name their answer, in and between tasks."""
-    wanted = evaluation(tasks, ("query", "positive", "document"))
-    pairs = list(_pairs(wanted, ngram, progress))
+    texts_to_compare = evaluation(tasks, ("query", "positive", "document"))
+    pairs = list(_pairs(texts_to_compare, ngram, progress))
     repeats = (
-        *(Repeat("repeated", kind, *first, *second) for kind, first, second in pairs),
-        *_label_noise(pairs, wanted),
+        *(Repeat("repeated", match_type, *first, *second) for match_type, first, second in pairs),
+        *_label_noise(pairs, texts_to_compare),
         *(repeat for task in tasks for repeat in _answers_named(task)),
     )
     queries = sum(len(task.queries) for task in tasks)
     documents = sum(len(task.corpus.document_ids) for task in tasks)
-    return SelfAudit(tuple(wanted.hashes), queries, documents, repeats)
+    return SelfAudit(tuple(texts_to_compare.hashes), queries, documents, repeats)
 
 
 _Held = tuple[str, str, str, str]
@@ -95,10 +95,10 @@ _Held = tuple[str, str, str, str]
 
 
 def _pairs(
-    wanted: Evaluation, ngram: int, progress: Progress
+    texts_to_compare: Evaluation, ngram: int, progress: Progress
 ) -> Iterator[tuple[str, _Held, _Held]]:
     """Every two queries, and every two documents, that match: equal texts first, then others."""
-    index = TextIndex(wanted.texts, ngram=ngram)
+    index = TextIndex(texts_to_compare.texts, ngram=ngram)
     kinds: dict[tuple[int, int], str] = {}
     started = time.monotonic()
     for start in range(0, len(index), _BATCH):
@@ -111,37 +111,39 @@ def _pairs(
         done = min(start + _BATCH, len(index))
         progress("comparing texts", done, len(index), time.monotonic() - started)
     held: list[list[_Held]] = [
-        [(place.task, place.role, place.id, text) for place in places]
-        for text, places in zip(wanted.texts, wanted.holders, strict=True)
+        [(holder.task, holder.role, holder.id, text) for holder in holders]
+        for text, holders in zip(texts_to_compare.texts, texts_to_compare.holders, strict=True)
     ]
-    matching = [("exact", pair) for own in held for pair in combinations(own, 2)]
-    for (entry, other), kind in sorted(kinds.items()):
-        matching += [(kind, pair) for pair in product(held[entry], held[other])]
-    for kind, (a, b) in matching:
+    matching = [("exact", pair) for group in held for pair in combinations(group, 2)]
+    for (entry, other_entry), match_type in sorted(kinds.items()):
+        matching += [(match_type, pair) for pair in product(held[entry], held[other_entry])]
+    for match_type, (a, b) in matching:
         if (a[1] == "query") == (b[1] == "query"):
-            yield kind, a, b
+            yield match_type, a, b
 
 
-def _label_noise(pairs: Iterable[tuple[str, _Held, _Held]], wanted: Evaluation) -> Iterator[Repeat]:
+def _label_noise(
+    pairs: Iterable[tuple[str, _Held, _Held]], texts_to_compare: Evaluation
+) -> Iterator[Repeat]:
     """Two alike documents of one task, of which only one is a positive of a query."""
     queries: dict[tuple[str, str], list[str]] = {}
-    for (task, query), positives in wanted.positives.items():
+    for (task, query), positives in texts_to_compare.positives.items():
         for name in positives:
             queries.setdefault((task, name), []).append(query)
-    for kind, a, b in pairs:
+    for match_type, a, b in pairs:
         for first, second in ((a, b), (b, a)):
             (task, role, name, _), (other_task, _, other_name, _) = first, second
-            if task != other_task or role == "query" or kind == "excerpt":
+            if task != other_task or role == "query" or match_type == "excerpt":
                 continue
             for query in queries.get((task, name), ()):
-                if other_name not in wanted.positives[task, query]:
-                    yield Repeat("label noise", kind, *first, *second, query)
+                if other_name not in texts_to_compare.positives[task, query]:
+                    yield Repeat("label noise", match_type, *first, *second, query)
 
 
 def _answers_named(task: Task) -> Iterator[Repeat]:
     answers = task.queries.answers.to_pylist()
     for (name, text), answer in zip(task.queries.items(), answers, strict=True):
-        named = f" {' '.join(words(answer or ''))} "
-        if named.strip() and named in f" {' '.join(words(text))} ":
-            asked = (task.name, "query", name, text)
-            yield Repeat("answer named", "contained", *asked, "", "answer", "", answer)
+        answer_words = f" {' '.join(words(answer or ''))} "
+        if answer_words.strip() and answer_words in f" {' '.join(words(text))} ":
+            query = (task.name, "query", name, text)
+            yield Repeat("answer named", "contained", *query, "", "answer", "", answer)

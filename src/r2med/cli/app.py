@@ -1,19 +1,20 @@
-"""The `r2med` command: its commands under headings, groups of commands and their defaults."""
+"""The `r2med` command: its subcommands under headings, command groups and their defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from r2med.cli.main import told_apart
+from r2med.cli.main import convert_interrupts
+from r2med.cli.sweep import SWEEP
 from r2med.errors import UsageError, nearest
 
-_EVERYWHERE: dict[str, Any] = {
+_SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,
     "context_settings": {"help_option_names": ["-h", "--help"]},
@@ -21,133 +22,221 @@ _EVERYWHERE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A command that is imported only when it is run: its heading, its place and its help."""
+class CommandEntry:
+    """A command that is imported only when it runs."""
 
     heading: str
+    """Heading in the main help; empty for a hidden command."""
     target: str
-    """The module in this package and the function or group in it, as in `eval:evaluate`."""
+    """Module in this package and function or group in it, as in `eval:evaluate`."""
     help: str
 
 
+class Command(TyperCommand):
+    """A command whose help shows its options under headings, and which can run offline."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.params.append(_offline_option())
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments, then the options of each heading."""
+        from r2med.cli.options import HEADINGS, OUTPUT, WHAT_TO_RUN
+
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            if parameter.param_type_name == "argument":
+                heading = "Arguments"
+            elif parameter.name == "help":
+                heading = OUTPUT
+            else:
+                heading = getattr(parameter, "rich_help_panel", None) or WHAT_TO_RUN
+            sections.setdefault(heading, []).append(record)
+        for heading in ("Arguments", *HEADINGS):
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
+
+
+def _offline_option() -> TyperOption:
+    def switch(context: Any, parameter: Any, value: bool) -> None:
+        if value and not context.resilient_parsing:
+            from r2med.offline import go_offline
+
+            go_offline()
+
+    return TyperOption(
+        param_decls=["--offline"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        default=False,
+        callback=switch,
+        help="Refuse every connection that leaves this machine.",
+        rich_help_panel="Limits",
+    )
+
+
+class CommandApp(typer.Typer):
+    """A typer application whose commands are `Command`s."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """Register a function as a command."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
 def command_group(
-    *, default: str = "--help", listed: Mapping[str, Listed] | None = None, **settings: Any
-) -> typer.Typer:
-    """A group that runs `default` when no command is named."""
-    own = {"default": default, "listed": listed or {}}
-    cls = type("Commands", (_Commands,), own)
-    return typer.Typer(cls=cls, **{**_EVERYWHERE, "add_completion": False, **settings})
+    *,
+    default: str = "--help",
+    takes_arguments: bool = False,
+    entries: Mapping[str, CommandEntry] | None = None,
+    **settings: Any,
+) -> CommandApp:
+    """Create a group that runs `default` if no command is named.
+
+    With `takes_arguments`, a first word that is not a command is an argument of the default one.
+    """
+    attributes = {
+        "default": default,
+        "takes_arguments": takes_arguments,
+        "entries": entries or {},
+    }
+    cls = type("Commands", (_CommandGroup,), attributes)
+    return CommandApp(cls=cls, **{**_SETTINGS, "add_completion": False, **settings})
 
 
-class _Commands(TyperGroup):
+class _CommandGroup(TyperGroup):
     default: str
-    listed: Mapping[str, Listed]
+    takes_arguments: bool
+    entries: Mapping[str, CommandEntry]
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, in the order of the help."""
-        return [*self.listed, *(name for name in self.commands if name not in self.listed)]
+        """Return the names of all commands in the order of the help."""
+        return [*self.entries, *(name for name in self.commands if name not in self.entries)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, imported if need be."""
-        if cmd_name in self.listed and cmd_name not in self.commands:
-            listed = self.listed[cmd_name]
-            module, _, attribute = listed.target.partition(":")
+        """Return a command, importing its module if necessary."""
+        if cmd_name in self.entries and cmd_name not in self.commands:
+            entry = self.entries[cmd_name]
+            module, _, attribute = entry.target.partition(":")
             target = getattr(import_module(f"r2med.cli.{module}"), attribute)
             if not isinstance(target, typer.Typer):
-                alone = typer.Typer(**_EVERYWHERE, add_completion=False)
-                alone.command(cmd_name, hidden=not listed.heading)(target)
-                target = alone
+                single = CommandApp(**_SETTINGS, add_completion=False)
+                single.command(cmd_name, hidden=not entry.heading)(target)
+                target = single
             self.commands[cmd_name] = typer.main.get_command(target)
             self.commands[cmd_name].name = cmd_name
         return self.commands.get(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Run the default command when the first word is none of ours but an option."""
-        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+        """Run the default command if the first word is an option of that command."""
+        group_options = {name for parameter in self.get_params(ctx) for name in parameter.opts}
         word = args[0].partition("=")[0] if args else ""
-        own = word in known or self.default.startswith("-")
-        if not ctx.resilient_parsing and (not args or (word.startswith("-") and not own)):
+        is_group_option = word in group_options or self.default.startswith("-")
+        if word == "--mode" and "run" in self.entries:
+            raise UsageError(f"{word} is an option of `r2med run`: r2med run {' '.join(args)}")
+        is_option = word.startswith("-")
+        is_argument = self.takes_arguments and not is_option and word not in self.commands
+        needs_default = not args or is_argument or (is_option and not is_group_option)
+        if needs_default and not ctx.resilient_parsing:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command; one that moved answers with its new name, others with the nearest."""
+        """Find the command; an unknown name is answered with the nearest one."""
         word, path = args[0], ctx.command_path
         if self.get_command(ctx, word) is None and not ctx.resilient_parsing:
-            shown = [*self.commands, *(name for name, each in self.listed.items() if each.heading)]
-            if (renamed := RENAMED.get(f"{path} {word}")) is not None:
-                raise UsageError(f"`{path} {word}` is now `{renamed}`.")
+            visible = [name for name, entry in self.entries.items() if entry.heading]
             # A group that lists things can show the one that was named.
-            about = f", or try: {path} show {word}" if self.default == "list" else ""
+            hint = f", or try: {path} show {word}" if self.default == "list" else ""
             raise UsageError(
-                f"{path} has no command {word!r}. {nearest(word, shown)}\nSee {path} --help{about}."
+                f"{path} has no command {word!r}. {nearest(word, [*self.commands, *visible])}\n"
+                f"See {path} --help{hint}."
             )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, those that are listed each under its heading."""
-        if not self.listed:
+        """Write the commands, each under its heading."""
+        if not self.entries:
             super().format_commands(ctx, formatter)
             return
-        longest = max(map(len, self.listed))
+        width = max(map(len, self.entries))
         sections: dict[str, list[tuple[str, str]]] = {}
-        for name, one in self.listed.items():
-            sections.setdefault(one.heading, []).append((f"{name:<{longest}}", one.help))
-        for heading in filter(None, sections):
-            with formatter.section(heading):
-                formatter.write_dl(sections[heading])
+        for name, entry in self.entries.items():
+            sections.setdefault(entry.heading, []).append((f"{name:<{width}}", entry.help))
+        for heading, rows in sections.items():
+            if heading:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
-        """Parse the words of the command line."""
-        with told_apart():
+        """Parse the command line."""
+        with convert_interrupts():
             return super().make_context(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        with told_apart():
+        with convert_interrupts():
             return super().invoke(ctx)
 
 
 _RUN, _UNDERSTAND, _DATA, _STORE = "Run", "Understand", "Data", "Store"
-#: Every command under its heading; one without a heading is not in the main list.
+#: Every command under its heading; a command without a heading is not in the main list.
 COMMANDS = {
-    "eval": Listed(_RUN, "eval:evaluate", "Run systems on tasks and show their scores."),
-    "generate": Listed(_RUN, "generate:generate", "Have a model write for the queries of tasks."),
-    "leaderboard": Listed(
+    "eval": CommandEntry(_RUN, "eval:evaluate", "Run systems on tasks and show their scores."),
+    "estimate": CommandEntry(
+        _RUN, "estimate:estimate", "Estimate cost, time, disk and memory before running."
+    ),
+    "generate": CommandEntry(
+        _RUN, "generate:generate", "Generate query expansions without searching."
+    ),
+    "run": CommandEntry(_RUN, "run:run", "Run a command line of the R2MED reference scripts."),
+    "leaderboard": CommandEntry(
         _UNDERSTAND, "leaderboard:leaderboard", "Rank published and measured systems."
     ),
-    "compare": Listed(_UNDERSTAND, "compare:compare", "Is one system really better than another?"),
-    "diagnose": Listed(_UNDERSTAND, "diagnose:diagnose", "Say where a system fails, and why."),
-    "explore": Listed(_UNDERSTAND, "explore:explore", "See results and queries in a browser."),
-    "report": Listed(_UNDERSTAND, "explore:report", "Write results as one HTML file."),
-    "reproduce": Listed(_UNDERSTAND, "run:reproduce", "Run a published system beside its figures."),
-    "plot": Listed(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
-    "tasks": Listed(_DATA, "tasks:tasks", "List, fetch, verify and describe tasks."),
-    "nano": Listed(_DATA, "nano:nano", "Build and judge Nano tasks."),
-    "audit": Listed(_DATA, "audit:audit", "Did the evaluation leak into training data?"),
-    "fetch": Listed(_DATA, "tasks:fetch", "The same as `r2med tasks fetch`."),
-    "results": Listed(_STORE, "results:results", "List, show or export stored results."),
-    "cache": Listed(_STORE, "info:cache", "Show or clear data and caches; never results."),
-    "info": Listed(_STORE, "info:info", "Show versions, known systems and language models."),
-    "run": Listed("", "run:run", "Run a command line of the reference scripts."),
-    "analyze": Listed("", "info:analyze", "Print the terms that BM25 indexes a text by."),
+    "compare": CommandEntry(
+        _UNDERSTAND, "compare:compare", "Test whether one system is better than another."
+    ),
+    "score": CommandEntry(
+        _UNDERSTAND, "score:score", "Measure a run file against a judgements file."
+    ),
+    "cite": CommandEntry(
+        _UNDERSTAND, "cite:cite", "Print BibTeX of the tool, the data and published figures."
+    ),
+    "power": CommandEntry(
+        _UNDERSTAND, "power:power", "Show which differences the queries of a task can detect."
+    ),
+    "diagnose": CommandEntry(
+        _UNDERSTAND, "diagnose:diagnose", "Show where a system fails and why."
+    ),
+    "explore": CommandEntry(
+        _UNDERSTAND, "explore:explore", "Browse results and queries in a web browser."
+    ),
+    "report": CommandEntry(_UNDERSTAND, "explore:report", "Write results as one HTML file."),
+    "reproduce": CommandEntry(
+        _UNDERSTAND, "run:reproduce", "Compare your results with a published system's."
+    ),
+    "plot": CommandEntry(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
+    "judge": CommandEntry(_DATA, "judge:judge", "Judge unjudged results with language models."),
+    "review": CommandEntry(_DATA, "review:review", "Review judgements: people label pairs."),
+    "tasks": CommandEntry(_DATA, "tasks:tasks", "List, download, verify and describe tasks."),
+    "nano": CommandEntry(_DATA, "nano:nano", "Build Nano tasks and check how faithful they are."),
+    "audit": CommandEntry(_DATA, "audit:audit", "Check training data for leaked test data."),
+    "fetch": CommandEntry(_DATA, "tasks:fetch", "The same as `r2med tasks fetch`."),
+    "results": CommandEntry(_STORE, "results:results", "List, show, delete or export results."),
+    "cache": CommandEntry(_STORE, "info:cache", "Show or clear data and caches, never results."),
+    "info": CommandEntry(_STORE, "info:info", "Show versions, systems and language models."),
+    "analyze": CommandEntry("", "info:analyze", "Print the terms that BM25 indexes a text by."),
 }
-#: Commands that moved, and what to type now.
-RENAMED = {
-    "r2med diff": "r2med compare A B --task TASK --queries",
-    "r2med show": "r2med diagnose SYSTEM --task TASK --query ID",
-    "r2med verify": "r2med tasks verify",
-    "r2med profile": "r2med tasks profile",
-    "r2med card": "r2med tasks card",
-    "r2med exclusions": "r2med tasks exclusions",
-    "r2med nano push": "hf upload OWNER/NAME DIR . --repo-type dataset",
-}
 
-app = command_group(name="r2med", listed=COMMANDS, add_completion=True)
+app = command_group(name="r2med", entries=COMMANDS, add_completion=True)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         from r2med.report.console import echo
@@ -159,22 +248,36 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Does a retrieval system understand medicine, or does it only match words?
 
-    Runs and measures systems on R2MED and NanoR2MED. `r2med COMMAND --help` tells more.
+    Runs and measures systems on R2MED and NanoR2MED. See `r2med COMMAND --help`.
 
-    A research instrument, never a clinical decision system.
+    For research only, not for clinical decisions.
     """
 
 
 def usage_message(error: Exception) -> str | None:
-    """What typer says of a command line that it cannot read; None for any other error."""
-    unreadable: Any = typer.BadParameter.__mro__[2]
-    if not isinstance(error, unreadable):
+    """Return the message for a command line that typer cannot parse; None for other errors."""
+    if not isinstance(error, _CLICK_ERROR):
         return None
-    context = getattr(error, "ctx", None)
-    place = context.command_path if context is not None else "r2med"
-    return f"{error.format_message()}\nSee {place} --help."
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    if context is None:
+        return f"{error.format_message()}\nSee r2med --help."
+    message = f"{error.format_message()}\nSee {context.command_path} --help."
+    sweep = context.meta.get(SWEEP)
+    if sweep is not None and parameter is not None:
+        source = context.get_parameter_source(parameter.name)
+        if getattr(source, "name", "") == "DEFAULT_MAP":
+            return f"{sweep.path}: {message}"
+    return message
+
+
+#: The base of all parse errors. Recent typer versions bundle click, so it cannot be imported from
+#: one fixed module; it is the class above `UsageError` in the bases of `BadParameter`.
+_CLICK_ERROR: Any = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
+)

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from r2med.atomic import check_free, write_file
 from r2med.cli import options
-from r2med.cli.options import chosen, refuse_unread
-from r2med.errors import UsageError
+from r2med.cli.options import check_choice, refuse_unread
+from r2med.errors import UsageError, plural
+from r2med.paths import require_empty
 from r2med.report.console import notice, progress, work_line
-from r2med.report.formats import Page, draw, show
+from r2med.report.drawing import draw
+from r2med.report.formats import Page, show
+from r2med.storage import write_file
 
 if TYPE_CHECKING:
-    from r2med.audit.training import Audit
+    from r2med.audit.training import Audit, CleanCopy
     from r2med.audit.within import SelfAudit
 
 _REPORTS = ("audit.md", "audit.json")
@@ -33,31 +35,38 @@ def audit(
     ] = None,
     task: options.AnyTask = None,
     against: Annotated[
-        str, typer.Option(help="What to look for: queries, positives, corpus.")
+        str, options.option(help="Texts to look for: queries, positives, corpus.")
     ] = "queries,positives",
     itself: Annotated[
         str | None,
-        typer.Option("--self", metavar="TASKS", help="Look for leaks within and between tasks."),
+        options.option(
+            "--self",
+            metavar="TASKS",
+            help="Look for repeated texts within and between these tasks.",
+        ),
     ] = None,
     exclusions: Annotated[
-        Path | None, typer.Option(help="An exclusion list, in place of --task and its texts.")
+        Path | None,
+        options.option(help="Look for the texts of this exclusion list instead of --task."),
     ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What to call the training set in outcomes.")
-    ] = None,
+    name: Annotated[str | None, options.option(help="Name of the training set in reports.")] = None,
     fields: Annotated[
-        list[str] | None, typer.Option("--field", help="Only this field; may be repeated.")
+        list[str] | None, options.option("--field", help="Read only this field; may be repeated.")
     ] = None,
     ngram: Annotated[
-        int, typer.Option(min=8, max=13, help="Words in a run that counts as copied.")
+        int, options.option(min=8, max=13, help="Length in words of a copied passage.")
     ] = 8,
     sample: options.Sample = None,
     neighbours: Annotated[
-        str | None, typer.Option(metavar="ENCODER", help="Also texts of similar meaning.")
+        str | None,
+        options.option(metavar="ENCODER", help="Also look for texts with a similar meaning."),
     ] = None,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Cosine of a neighbour.")] = 0.9,
+    threshold: Annotated[
+        float, options.option(min=0, max=1, help="Cosine from which two texts are similar.")
+    ] = 0.9,
     write_clean: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the data without such rows.")
+        Path | None,
+        options.option(metavar="DIR", help="Write the data without leaked rows to this folder."),
     ] = None,
     out: Annotated[
         Path | None, options.out("A folder for the report in Markdown and JSON.")
@@ -71,34 +80,40 @@ def audit(
     form: options.Format = None,
     as_json: options.Json = False,
 ) -> None:
-    """Say with evidence whether training data holds queries or positives of a task.
+    """Check whether training data contains queries or positives of a task.
 
-    Every match is verified word by word. Outcomes are stored with the results,
-    where cards and leaderboards read them; an interrupted audit goes on.
+    Every match is verified word by word. Findings are stored with the results and shown in cards
+    and leaderboards. An interrupted audit continues where it stopped.
     """
     from r2med.audit.evaluation import AGAINST, ExclusionMatcher, TextMatcher, evaluation
-    from r2med.audit.training import audit_training, write_without
+    from r2med.audit.training import audit_training, write_clean_copy
     from r2med.audit.within import audit_self
-    from r2med.results.lookup import own_tasks
+    from r2med.results.select import find_local_tasks
     from r2med.tasks.load import load_tasks
 
-    shown = options.format_of(form, as_json)
+    output_format = options.format_of(form, as_json)
     if write_clean is not None:
-        check_free(write_clean, "--write-clean")
-    for place in [out / report for report in _REPORTS] if out is not None else []:
-        check_free(place, force=force)
+        require_empty(write_clean, "--write-clean")
+    reports = [out / name for name in _REPORTS] if out is not None else []
+    if all(path.exists() for path in reports):  # one alone was left by an audit that was killed
+        for path in reports:
+            require_empty(path, force=force)
     if itself is not None:
         refuse_unread(context, "with --self", *_OF_TRAINING, *_OF_TEXTS)
     elif (task is None) == (exclusions is None):
-        raise UsageError("Say what to look for: --task TASKS, or --exclusions FILE, not both.")
+        raise UsageError("Give either --task TASKS or --exclusions FILE.")
     elif exclusions is not None:
         refuse_unread(context, "with --exclusions", *_OF_TEXTS, "ngram")
     if neighbours is None:
         refuse_unread(context, "without --neighbours", "threshold")
-    names = [chosen(each.strip(), tuple(AGAINST), "--against") for each in against.split(",")]
-    roles = [AGAINST[each] for each in names]
-    named, own = itself or task, own_tasks(results)
-    tasks = list(load_tasks(named, root=data_root, strict=strict, own=own)) if named else []
+    names = [check_choice(word.strip(), tuple(AGAINST), "--against") for word in against.split(",")]
+    roles = [AGAINST[word] for word in names]
+    task_names, local_tasks = itself or task, find_local_tasks(results)
+    tasks = (
+        list(load_tasks(task_names, root=data_root, strict=strict, local_tasks=local_tasks))
+        if task_names
+        else []
+    )
     value: Audit | SelfAudit
     with progress() as bar:
         if itself is not None:
@@ -120,14 +135,19 @@ def audit(
                 tell=notice,
             )
             if write_clean is not None:
-                for file, (removed, kept) in write_without(
-                    value, write_clean, fields or []
-                ).items():
-                    notice(f"{write_clean}: {file} without {removed:,} rows, {kept:,} kept")
+                for copy in write_clean_copy(value, write_clean, fields or []):
+                    notice(_describe_copy(copy, write_clean))
     if out is not None:
         page = Page()
         draw(value, page, limit=1000)
         texts = (page.to_markdown() + "\n", json.dumps(value.to_json(), indent=1))
         for report, text in zip(_REPORTS, texts, strict=True):
             write_file(out / report, text)
-    show(value, shown, limit=limit)
+    show(value, output_format, limit=limit)
+
+
+def _describe_copy(copy: CleanCopy, folder: Path) -> str:
+    message = f"{folder}: {copy.file} without {plural(copy.removed, 'leaked row')}"
+    if copy.unreadable:
+        message += f" and {plural(copy.unreadable, 'unreadable row')}"
+    return f"{message}; {plural(copy.kept, 'row')} kept"

@@ -1,4 +1,4 @@
-"""`r2med generate`: have a model write for a task's queries, and keep what it wrote."""
+"""`r2med generate`: generate and store query expansions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typer
 from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.errors import LimitError, UsageError, nearest
-from r2med.home import slug
+from r2med.paths import slug
 from r2med.report.console import answer, echo, progress
 
 if TYPE_CHECKING:
-    from r2med.expand.writing import Expander
+    from r2med.expand.expander import Expander
     from r2med.systems.spec import Unit
     from r2med.tasks.task import Task
 
@@ -28,20 +28,19 @@ def generate(
             metavar="METHOD", help="hyde, query2doc, lamer, search-o1 or search-r1; options in []."
         ),
     ],
-    llm: Annotated[
-        str | None, typer.Option("--llm", help="The language model, e.g. smollm2 or gpt4.")
-    ] = None,
+    llm: options.Llm = None,
     task: options.Task = "demo",
     data_root: options.DataRoot = None,
-    folder: Annotated[Path, options.out("Where the files go.")] = Path("r2med-generations"),
-    n: Annotated[int | None, typer.Option("--n", help="Samples for each query.")] = None,
+    folder: Annotated[Path, options.out("Folder to write to.")] = Path("r2med-generations"),
+    n: Annotated[int | None, options.option("--n", help="Generations per query.")] = None,
     write_prompts: Annotated[
         Path | None,
-        typer.Option(
-            "--write-prompts", metavar="DIR", help="Only copy the method's prompts there, to edit."
+        options.option(
+            "--write-prompts",
+            metavar="DIR",
+            help="Only copy the method's prompts to this folder, to edit them.",
         ),
     ] = None,
-    dry_run: options.DryRun = False,
     as_json: options.Json = False,
     engine: options.Engine = "local",
     worker_timeout: options.WorkerTimeout = None,
@@ -52,14 +51,14 @@ def generate(
     max_cost: options.MaxCost = None,
     concurrency: options.Concurrency = None,
 ) -> None:
-    """Have a model write for the queries of tasks; nothing is searched or scored.
+    """Generate query expansions with a language model; nothing is searched or scored.
 
-    Every answer is kept the moment it arrives: a run that was stopped goes on
-    where it was. Files are OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl;
-    eval reads them when [generations=OUT] follows the model's name.
+    Every answer is stored when it arrives, so a stopped run continues where it was. Files are
+    OUT/<task>/<method>/<llm>/query_with_hydoc.jsonl; eval reads them when [generations=OUT]
+    follows the model's name.
     """
     from r2med.expand.prompts import write_prompts as copy_prompts
-    from r2med.report.estimates import estimate_row, estimate_table, generation_table
+    from r2med.report.estimates import generation_table
     from r2med.systems.build import System
     from r2med.systems.spec import Spec, Unit
     from r2med.systems.stages import Expanding
@@ -68,20 +67,18 @@ def generate(
     unit = _unit(method, llm, n)
     limits, where = ("max_tokens", "max_cost", "concurrency"), ("engine", "worker_timeout")
     if write_prompts is not None:
-        others = ("llm", "task", "data_root", "folder", "n", "dry_run", "as_json", "llm_url")
-        refuse_unread(context, "with --write-prompts", *others, "prompts", "fresh", *limits, *where)
-        count, place = len(copy_prompts(unit.name, write_prompts)), write_prompts / unit.name
-        echo(f"{count} prompts written to {place}; what was there is untouched.")
+        unread = ("llm", "task", "data_root", "folder", "n", "as_json", "llm_url")
+        refuse_unread(context, "with --write-prompts", *unread, "prompts", "fresh", *limits, *where)
+        count, target = len(copy_prompts(unit.name, write_prompts)), write_prompts / unit.name
+        echo(f"{count} prompts written to {target}; existing files are kept.")
         return
     if not unit.argument:
         raise UsageError(
             f"{unit.name}: which model? Name it with --llm, as in `r2med generate {unit.name} "
             "--llm qwen-7b`; docs/llms.md lists the names."
         )
-    if dry_run:
-        refuse_unread(context, "with --dry-run", "folder", *limits, *where)
     with progress() as bar:
-        allowed = options.conditions(context.params, bar)
+        allowed = options.open_resources(context.params, bar)
         stage = System.from_spec(Spec((unit,), (Unit("bm25"),)), allowed).stage
         assert isinstance(stage, Expanding)
         writer = stage.expander.method
@@ -91,19 +88,14 @@ def generate(
         rows, tasks = [], list(load_tasks(task, root=data_root))
         stopped: LimitError | None = None
         try:
-            for each in tasks:
-                if dry_run:
-                    estimate = stage.expander.live(each).estimate()
-                    rows.append(estimate_row(stage.name, each.name, estimate))
-                else:
-                    rows.append(_written(stage.expander, each, folder))
+            for loaded in tasks:
+                rows.append(_write_task(stage.expander, loaded, folder))
         except LimitError as limit:
             stopped = LimitError(f"{limit}\n{len(rows)} of {len(tasks)} tasks are finished.")
         finally:
             allowed.close()
-    table = estimate_table if dry_run else generation_table
-    shown = [table(rows, f"{writer.prompts} by {writer.llm}")] if rows else []
-    answer(rows, *shown, as_json=as_json)
+    tables = [generation_table(rows, f"{writer.prompts} by {writer.llm}")] if rows else []
+    answer(rows, *tables, as_json=as_json)
     if stopped is not None:
         raise stopped
 
@@ -125,14 +117,14 @@ def _unit(text: str, llm: str | None, samples: int | None) -> Unit:
     models = sorted({name for name in (llm, unit.argument, options.pop("llm", None)) if name})
     if len(models) > 1:
         raise UsageError(f"two models are named: {' and '.join(models)}. Name one, with --llm.")
-    named = models[0] if models else None
+    model = models[0] if models else None
     options |= {} if samples is None else {"n": str(samples)}
-    rest = tuple(sorted(options.items()))
-    return replace(unit, name=unit.name.lower(), argument=named, options=rest, depth=None)
+    remaining = tuple(sorted(options.items()))
+    return replace(unit, name=unit.name.lower(), argument=model, options=remaining, depth=None)
 
 
-def _written(expander: Expander, task: Task, out: Path) -> dict[str, object]:
-    """What it took to write `<out>/<task>/<method>/<llm>/query_with_hydoc.jsonl`."""
+def _write_task(expander: Expander, task: Task, out: Path) -> dict[str, object]:
+    """Write a task's generations to a file and return a row of the table."""
     from r2med.expand.generations import file_in, write_generations
 
     expansion = expander.live(task).expand()

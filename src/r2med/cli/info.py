@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +12,10 @@ import typer
 
 from r2med.cli import options
 from r2med.cli.app import command_group
-from r2med.home import PAID, SHELVES, home, shelf
+from r2med.number_format import format_count
+from r2med.paths import CACHE_FOLDERS, PAID_FOLDERS, cache_folder, home_folder
 from r2med.report.console import agreed, answer, echo
-from r2med.report.table import Grid, columns_of, pairs, scaled
+from r2med.report.table import Grid, make_columns, name_value_table
 
 info = command_group(default="show", help="Show versions, known systems and language models.")
 cache = command_group(default="show", help="Show or clear data and caches; never results.")
@@ -29,12 +31,14 @@ def show(as_json: options.Json = False) -> None:
     facts: dict[str, Mapping[str, object]] = {
         "versions": library_versions(),
         "machine": machine(),
-        "folders": {"home": str(home())},
+        "folders": {"home": str(home_folder())},
     }
     parts: list[object] = []
     for title, values in facts.items():
         parts.append(Text(title, style="bold"))
-        parts.append(pairs(((name, str(value)) for name, value in values.items()), indent=2))
+        parts.append(
+            name_value_table(((name, str(value)) for name, value in values.items()), indent=2)
+        )
     answer(facts, *parts, as_json=as_json)
 
 
@@ -51,11 +55,14 @@ def systems(as_json: options.Json = False) -> None:
         sentences = {
             "": entry.description.rstrip("."),
             "Licence: ": entry.licence,
+            "As published: ": "; ".join(entry.peculiarities),
             "Not verified: ": entry.unverified,
             "Further protocols: ": ", ".join(entry.protocols),
         }
-        described[name] = " ".join(f"{what}{text}." for what, text in sentences.items() if text)
-    answer(described, pairs(described.items()), as_json=as_json)
+        described[name] = " ".join(
+            f"{heading}{text}." for heading, text in sentences.items() if text
+        )
+    answer(described, name_value_table(described.items()), as_json=as_json)
 
 
 @info.command()
@@ -70,12 +77,12 @@ def llms(as_json: options.Json = False) -> None:
         f"\n{name} runs here after this one line, which compiles nothing:\n{install_line(llm)}"
         for name, llm in local.items()
     ]
-    answer(described, pairs(described.items()), *lines, as_json=as_json)
+    answer(described, name_value_table(described.items()), *lines, as_json=as_json)
 
 
 def analyze(
     text: Annotated[str, typer.Argument(help="The text; - reads it from standard input.")],
-    analyzer: Annotated[str, typer.Option("--analyzer", help="lucene or nano.")] = "lucene",
+    analyzer: Annotated[str, options.option("--analyzer", help="lucene or nano.")] = "lucene",
     as_json: options.Json = False,
 ) -> None:
     """Print the terms that BM25 indexes a text by, in order."""
@@ -91,22 +98,24 @@ def analyze(
 @cache.command("show")
 def show_cache(as_json: options.Json = False) -> None:
     """Show what lies in R2MED_HOME and how large it is."""
-    from r2med.models.vectors import stored_models
+    from r2med.models.embedding_cache import cached_models
 
-    sizes = {name: _size(shelf(name)) for name in SHELVES}
-    shelves = [{"shelf": n, "bytes": sizes[n], "folder": str(shelf(n))} for n in SHELVES]
+    sizes = {name: _size(cache_folder(name)) for name in CACHE_FOLDERS}
+    shelves = [
+        {"shelf": n, "bytes": sizes[n], "folder": str(cache_folder(n))} for n in CACHE_FOLDERS
+    ]
     embeddings, rows = [], []
-    for model in sorted(stored_models(), key=lambda model: (model.name, model.folder.name)):
-        shown = {"model": model.name, "texts": model.texts, "bytes": model.bytes}
-        embeddings.append({**shown, "folder": str(model.folder)})
-        folder, size = f"{model.folder.name[:8]}…", scaled(model.bytes, "B")
-        rows.append([model.name, folder, f"{shown['texts']:,}", size, model.storage])
-    held = [[name, scaled(sizes[name], "B"), holds] for name, holds in SHELVES.items()]
-    parts: list[object] = [str(home()), Grid(columns_of("shelf", ">size", "holds"), held)]
+    for model in sorted(cached_models(), key=lambda model: (model.name, model.folder.name)):
+        facts_of_model = {"model": model.name, "texts": model.texts, "bytes": model.bytes}
+        embeddings.append({**facts_of_model, "folder": str(model.folder)})
+        folder, size = f"{model.folder.name[:8]}…", format_count(model.bytes, "B")
+        rows.append([model.name, folder, f"{facts_of_model['texts']:,}", size, model.storage])
+    held = [[name, format_count(sizes[name], "B"), holds] for name, holds in CACHE_FOLDERS.items()]
+    parts: list[object] = [str(home_folder()), Grid(make_columns("shelf", ">size", "holds"), held)]
     if rows:
-        columns = columns_of("embeddings of", "folder", ">texts", ">size", "precision")
+        columns = make_columns("embeddings of", "folder", ">texts", ">size", "precision")
         parts += ["", Grid(columns, rows)]
-    facts = {"home": str(home()), "shelves": shelves, "embeddings": embeddings}
+    facts = {"home": str(home_folder()), "shelves": shelves, "embeddings": embeddings}
     answer(facts, *parts, as_json=as_json)
 
 
@@ -118,26 +127,39 @@ def clear(
     ] = None,
     yes: options.Yes = False,
 ) -> None:
-    """Delete the files of shelves; what they held is fetched or built again when needed.
+    """Delete cached files; they are downloaded or computed again when needed.
 
-    Shelves that may hold answers and vectors of paid models are cleared only by name.
+    Caches of answers and embeddings of paid models are cleared only by name.
     """
-    import shutil
-
-    free = [name for name in SHELVES if name not in PAID]
-    names = [options.chosen(name, tuple(SHELVES), "shelf") for name in shelves or free]
-    sizes = {name: _size(shelf(name)) for name in names}
-    listed = ", ".join(f"{name} ({scaled(size, 'B')})" for name, size in sizes.items())
+    free = [name for name in CACHE_FOLDERS if name not in PAID_FOLDERS]
+    names = [options.check_choice(name, tuple(CACHE_FOLDERS), "shelf") for name in shelves or free]
+    sizes = {name: _size(cache_folder(name)) for name in names}
+    listed = ", ".join(f"{name} ({format_count(size, 'B')})" for name, size in sizes.items())
     if not yes and not agreed(f"Delete {listed}?"):
         echo("nothing was deleted")
         raise typer.Exit(1)
     for name in names:
-        if shelf(name).exists():
-            shutil.rmtree(shelf(name))
+        _delete_content(cache_folder(name))
     echo(f"cleared: {listed}")
     if not shelves:
-        echo(f"kept: {', '.join(PAID)}, which may have cost money; name a shelf to clear it")
+        echo(
+            f"kept: {', '.join(PAID_FOLDERS)}, which may have cost money; name a shelf to clear it"
+        )
 
 
 def _size(folder: Path) -> int:
     return sum(file.lstat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _delete_content(folder: Path) -> None:
+    """Delete a folder; of a link to a folder, the content behind the link."""
+    if not folder.exists():
+        return
+    if not folder.is_symlink():
+        shutil.rmtree(folder)
+        return
+    for entry in folder.resolve().iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from r2med.cli import options
 from r2med.report.console import notice
 from r2med.report.formats import show
@@ -15,38 +13,53 @@ def leaderboard(
     suite: options.Suite = None,
     task: options.AnyTask = None,
     family: Annotated[
-        str | None, typer.Option(help="Only the tasks of a family, e.g. 'clinical case'.")
+        str | None, options.option(help="Only the tasks of a family, e.g. 'clinical case'.")
     ] = None,
     without_flagged: Annotated[
         bool,
-        typer.Option(
-            "--without-flagged", help="Only tasks that no row's declared training data holds."
+        options.option(
+            "--without-flagged", help="Only tasks that are in no row's declared training data."
         ),
     ] = False,
     kind: options.Kind = None,
     method: Annotated[
-        str | None, typer.Option(help="Only rows with this expansion, e.g. hyde.")
+        str | None, options.option(help="Only rows with this expansion, e.g. hyde.")
     ] = None,
-    llm: Annotated[
-        str | None, typer.Option(help="The language model, e.g. smollm2 or gpt4.")
-    ] = None,
+    llm: options.Llm = None,
     first_stage: Annotated[
         str | None,
-        typer.Option(help="Only expansions and rerankers on this retriever, e.g. nv."),
+        options.option(help="Only expansions and rerankers on this retriever, e.g. nv."),
     ] = None,
     only: options.Only = None,
     metric: options.Metric = options.METRIC,
     mean: Annotated[
         str | None,
-        typer.Option(help="task or query weighted; by default as the suite publishes it."),
+        options.option(help="task or query weighted; by default as the suite publishes it."),
     ] = None,
     top: options.Top = None,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Seconds, tokens and money instead of tasks.")
+        bool,
+        options.option(
+            "--cost",
+            heading=options.OUTPUT,
+            help="Show seconds, tokens and money instead of tasks.",
+        ),
+    ] = False,
+    legend: Annotated[
+        bool,
+        options.option(
+            "--legend", heading=options.OUTPUT, help="Explain every column below the table."
+        ),
     ] = False,
     ties: Annotated[
-        bool, typer.Option("--ties", help="Best and worst order of ties, where the data is here.")
+        bool,
+        options.option(
+            "--ties",
+            heading=options.OUTPUT,
+            help="Show scores for the best and worst order of ties.",
+        ),
     ] = False,
+    judgements: options.Judgements = "benchmark",
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
     form: options.Format = None,
@@ -54,13 +67,14 @@ def leaderboard(
 ) -> None:
     """Rank published, later and measured systems, per task and by mean.
 
-    Figures of every work and yours stand in one table, each labelled. Δ is the gain of an expansion
-    or reranker over its own first stage.
+    Published figures and your results are in one table, each labelled. Δ is the gain of an
+    expansion or reranker over its first stage.
     """
+    from r2med.judge.choice import results_with_judgements
     from r2med.results.leaderboard import leaderboard as ranked
     from r2med.results.store import Store
 
-    shown = options.format_of(form, as_json)
+    output_format = options.format_of(form, as_json)
     board = ranked(
         suite,
         task=task,
@@ -75,13 +89,14 @@ def leaderboard(
         mean=mean,
         top=top,
         ties=ties,
-        results=results,
+        results=results_with_judgements(results, judgements, root=data_root, warn=notice),
         root=data_root,
         tell=notice,
     )
-    show(board, shown, cost=cost)
+    show(board, output_format, cost=cost, legend=legend)
     if cost and not any(row.cost for row in board.rows):
-        others = {folder.parent.parent.name for folder in Store(results).folders()}
-        if elsewhere := sorted(others - {board.suite.name}):
+        stored_suites = {folder.parent.parent.name for folder in Store(results).folders()}
+        suites = {"full", "nano", "demo", "local"} - {board.suite.name}
+        if elsewhere := sorted(stored_suites & suites):
             names = " or ".join(f"--suite {name}" for name in elsewhere)
-            notice(f"Costs are known of results of yours only; those stored here: {names}.")
+            notice(f"Costs are known only for your results, which are in: {names}.")

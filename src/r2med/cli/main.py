@@ -1,6 +1,6 @@
 """How a command ends: every way out is one message and one exit code.
 
-0 done, 1 failed, 2 wrong usage, 3 stopped by a limit, 4 a drop, 130 interrupted, 143 terminated.
+0 done, 1 failed, 2 wrong usage, 3 limit reached, 4 check failed, 130 interrupted, 143 terminated.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from types import FrameType
 from r2med.errors import LimitError, R2MedError, UsageError
 
 _RESUME = (
-    "Everything finished so far is kept (results, answers of models, vectors, indexes); "
-    "run the same command again to go on from there."
+    "Results, cached model answers, embeddings and indexes are kept; "
+    "run the same command again to continue."
 )
-#: What the operating system says of a disk, a quota or a file that can take no more.
+#: Errors of a full disk, a used-up quota or a file at its size limit.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Interrupted(BaseException):
-    """Ctrl-C or a request to terminate; the argument says what is kept and how to go on."""
+    """Ctrl-C or a request to terminate; the argument is the message for the user."""
 
 
 class ClosedPipe(BaseException):
-    """The reader of the output has left, as `head` does."""
+    """The reader of the output closed it, as `head` does."""
 
 
 def main() -> None:
-    """Run the command line and exit; closed streams lead nowhere, and none fails on a character."""
+    """Run the command line and exit."""
+    _use_utf8()
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w")
     sys.stderr = sys.stderr or nowhere.open("w")
@@ -42,6 +43,34 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run())
+
+
+def _use_utf8() -> None:
+    """Start again in UTF-8 mode under another locale, so that every path and text can be used.
+
+    Output keeps the encoding of the locale; characters that it lacks are shown as escapes.
+    """
+    if sys.getfilesystemencoding().lower() in ("utf-8", "utf8") or sys.flags.utf8_mode:
+        return
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    os.environ.setdefault("PYTHONIOENCODING", f"{encoding}:backslashreplace")
+    os.environ["PYTHONUTF8"] = "1"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _check_utf8() -> None:
+    """Refuse arguments and folders that are not UTF-8: stored files could not name them."""
+    texts = {
+        "R2MED_HOME": os.environ.get("R2MED_HOME", ""),
+        "the working directory": str(Path.cwd()),
+        **{f"argument {number}": text for number, text in enumerate(sys.argv[1:], start=1)},
+    }
+    for name, text in texts.items():
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            readable = os.fsencode(text).decode("ascii", "backslashreplace")
+            raise UsageError(
+                f"{name} ({readable}) is not valid UTF-8.\nRename the file or folder and try again."
+            )
 
 
 def run() -> int:
@@ -60,12 +89,15 @@ def run() -> int:
         raise KeyboardInterrupt
 
     try:
-        with told_apart():
+        with convert_interrupts():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
                 if signal.getsignal(number) != signal.SIG_IGN:
                     signal.signal(number, stop)
+            _check_utf8()
             from r2med.cli.app import app
+            from r2med.cli.pyarrow_setup import PyarrowSetup
 
+            PyarrowSetup().install()
             code = app(prog_name="r2med", standalone_mode=False)
             sys.stdout.flush()
             _end_at_once_on_signals()
@@ -92,7 +124,7 @@ def run() -> int:
 
 
 @contextmanager
-def told_apart() -> Iterator[None]:
+def convert_interrupts() -> Iterator[None]:
     """Turn an interrupt and a closed pipe into endings that no library on the way swallows."""
     try:
         yield
@@ -105,16 +137,18 @@ def told_apart() -> Iterator[None]:
 
 
 def refusal(error: OSError) -> str:
-    """What the operating system refused: where, what, and what to do."""
-    what, full = (error.strerror or str(error)).lower(), error.errno in _FULL
+    """Return a message for an error of the operating system, with its path and a remedy."""
+    reason, full = (error.strerror or str(error)).lower(), error.errno in _FULL
+    if error.errno == errno.ENOTDIR:
+        reason = "not a folder"
     if not isinstance(error.filename, str | bytes | os.PathLike):
         # Files that are written are named, so these are of the output.
         output = full or error.errno == errno.EIO
-        return f"{'writing to standard output' if output else 'a file or connection'}: {what}."
+        return f"{'writing to standard output' if output else 'a file or connection'}: {reason}."
     act = "Free some space there" if full else "Check the path and its permissions"
     if error.errno != errno.ENOENT:
         act += ", or name another place (--results, --out, R2MED_HOME)"
-    return f"{os.fsdecode(error.filename)}: {what}.\n{act}."
+    return f"{os.fsdecode(error.filename)}: {reason}.\n{act}."
 
 
 def _end_at_once_on_signals() -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
-from r2med.errors import UsageError
+from r2med.errors import MissingError, OfflineError, UsageError
 from r2med.report.console import answer, notice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from r2med.nano.candidates import CandidateList
     from r2med.results.record import Result
 
 nano = command_group(
@@ -31,14 +32,14 @@ def build(
     names: options.TaskArguments,
     out: Annotated[Path, options.out("The folder to make; each task becomes a split of it.")],
     queries: Annotated[
-        int, typer.Option("--max-queries", help="The most queries of a task.")
+        int, options.option("--max-queries", help="Maximum number of queries per task.")
     ] = 200,
-    documents: Annotated[int, typer.Option(help="Size of the pool.")] = 10_000,
+    documents: Annotated[int, options.option(help="Documents per task.")] = 10_000,
     fill: Annotated[
         Literal["source", "random", "hard"],
-        typer.Option(help="Unjudged documents: source (as published), random or hard."),
+        options.option(help="Unjudged documents: source (as published), random or hard."),
     ] = "source",
-    seed: Annotated[int, typer.Option(help="Decides the random fill.")] = 20260524,
+    seed: Annotated[int, options.option(help="Seed of the random fill.")] = 20260524,
     data_root: options.DataRoot = None,
     strict: options.Strict = False,
     force: options.Force = False,
@@ -58,12 +59,12 @@ def build(
     _, tasks = task_group(names, data_root)
     built = build_folder(tasks, out, recipe, force=force, strict=strict, tell=notice)
     facts, lines = [], []
-    for split, one in built.items():
-        facts.append({"split": split, "folder": str(out), **asdict(one)})
+    for split, task in built.items():
+        facts.append({"split": split, "folder": str(out), **asdict(task)})
         lines.append(
             "{}: {queries:,} queries, {documents:,} documents ({positive_documents:,} positive, "
             "{judged_negative_documents:,} judged non-positive, {fill_documents:,} fill), "
-            "{positives:,} positives".format(split, **one.report)
+            "{positives:,} positives".format(split, **task.report)
         )
     lines.append(f"written to {out}; next: r2med nano candidates {out}")
     answer(facts, *lines, as_json=as_json)
@@ -84,15 +85,13 @@ def candidates(
     Top 500 of each member; reciprocal rank fusion with k = 100, cut at 100;
     where those hold no positive, one is appended at rank 101.
     """
-    from r2med.nano.folder import add_candidates
-
-    conditions = options.conditions(context.params)
-    made = add_candidates(folder, dense, force=force, conditions=conditions)
+    with options.open_resources(context.params) as resources:
+        lists_by_split = _add_candidates(folder, dense, force=force, resources=resources)
     facts, lines = {}, []
-    for split, lists in made.items():
+    for split, lists in lists_by_split.items():
         _, encoder, hybrid = lists
         facts[split] = {
-            **{one.config: len(one.run) for one in lists},
+            **{subset.config: len(subset.run) for subset in lists},
             "safeguards": dict(hybrid.safeguards),
         }
         lines.append(
@@ -122,18 +121,18 @@ def fidelity(
     from r2med.measure import parse_metric
     from r2med.nano.fidelity import fidelity as compare
     from r2med.report.profiles import fidelity_tables
-    from r2med.results.lookup import stored_results
+    from r2med.results.select import ResultSet
     from r2med.tasks.registry import find_suite
 
-    stored = stored_results(results, notice)
+    stored = ResultSet.open(results, notice).results
     name, metric = _as_stored(full, stored), str(parse_metric(metric))
-    known = [entry.name for entry in find_suite("nano").entries if entry.source == name]
-    if nano_task is None and not known:
+    nano_names = [entry.name for entry in find_suite("nano").entries if entry.source == name]
+    if nano_task is None and not nano_names:
         raise UsageError(
             f"{full} has no registered Nano form: name yours, as in "
             f"r2med nano fidelity {full} 'DIR#SPLIT'."
         )
-    nano_name = known[0] if nano_task is None else _as_stored(nano_task, stored)
+    nano_name = nano_names[0] if nano_task is None else _as_stored(nano_task, stored)
     outcome = compare(name, nano_name, stored, metric=metric, resamples=resamples or 1_000)
     answer(asdict(outcome), *fidelity_tables(outcome), as_json=as_json)
 
@@ -149,3 +148,16 @@ def _as_stored(text: str, stored: Sequence[Result]) -> str:
     tasks = {result.task for result in stored}
     alike = [task for task in tasks if task.partition("#")[0] == name.partition("#")[0]]
     return alike[0] if name not in tasks and len(alike) == 1 else name
+
+
+def _add_candidates(folder: Path, dense: str, **settings: Any) -> dict[str, list[CandidateList]]:
+    """Add candidates; if the encoder cannot be loaded, suggest one that needs no download."""
+    from r2med.nano.folder import add_candidates
+
+    try:
+        return add_candidates(folder, dense, **settings)
+    except (MissingError, OfflineError) as problem:
+        if dense == "wordllama" or not folder.is_dir():
+            raise
+        hint = "--dense wordllama uses a small encoder that needs no download."
+        raise type(problem)(f"{problem}\n{hint}") from problem

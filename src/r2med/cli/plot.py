@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from r2med.atomic import write_file
 from r2med.cli import options
 from r2med.cli.options import refuse_unread
 from r2med.errors import UsageError, need
 from r2med.report.console import echo, notice
+from r2med.storage import write_file
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
@@ -28,7 +28,9 @@ def plot(
     ],
     file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
     systems: options.AnySystems = None,
-    theme: Annotated[Literal["light", "dark"], typer.Option(help="light or dark.")] = "light",
+    theme: Annotated[
+        Literal["light", "dark"], options.option(help="light or dark.", heading=options.OUTPUT)
+    ] = "light",
     suite: options.Suite = None,
     task: options.AnyTask = None,
     kind: options.Kind = None,
@@ -36,7 +38,7 @@ def plot(
     top: options.Top = None,
     spent: Annotated[
         Literal["seconds", "tokens", "money"] | None,
-        typer.Option(help="What cost means: seconds, tokens or money."),
+        options.option(help="Unit of cost: seconds, tokens or money."),
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
@@ -70,12 +72,18 @@ def plot(
             suite, task=task, metric=metric, kind=kind, results=results, tell=notice
         )
         chart = boards.draw(board, figure, look, top=top or _MOST_ROWS, by=spent or "seconds")
+        if figure == "cost":
+            from r2med.results.frontier import describe_dominated
+
+            unit = spent or "seconds"
+            if sentence := describe_dominated(boards.cost_points(board, unit), unit):
+                notice(sentence)
     write_file(file, picture(chart, look, file.suffix.lower()))
     echo(f"wrote {file}")
 
 
 def _of_systems(
-    what: str,
+    figure: str,
     systems: list[str],
     task: str | None,
     metric: str,
@@ -86,20 +94,20 @@ def _of_systems(
     from r2med.report.plots.queries import overlap, wins
     from r2med.results.compare import compare
     from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
-    from r2med.results.lookup import find_ranking, own_tasks, stored_results
+    from r2med.results.select import ResultSet
     from r2med.tasks.load import load_tasks
 
-    if what == "wins":
+    if figure == "wins":
         if len(systems) != 2:
             raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
-        places: dict[str, Any] = {"results": folder, "root": root, "tell": notice}
-        return wins(compare(*systems, task=task, metric=metric, **places), theme)
+        sources: dict[str, Any] = {"results": folder, "root": root, "tell": notice}
+        return wins(compare(*systems, task=task, metric=metric, **sources), theme)
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
-    stored, diagnoses = stored_results(folder, notice), []
-    for loaded in load_tasks(task, root=root, own=own_tasks(folder)):
+    result_set, diagnoses = ResultSet.open(folder, notice), []
+    for loaded in load_tasks(task, root=root, local_tasks=result_set.local_tasks):
         scene = Scene(loaded)
         for system in systems:
-            ranking = find_ranking(system, stored, loaded, folder, notice)
+            ranking = result_set.find_ranking(system, loaded, notice)
             diagnoses.append(diagnose_ranking(ranking, loaded, scene=scene))
     return overlap(diagnoses, theme)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from r2med.cli import options
-from r2med.cli.options import chosen
-from r2med.errors import UsageError
+from r2med.cli.options import check_choice
+from r2med.errors import UsageError, nearest
 from r2med.report.console import notice_console, progress
 from r2med.report.formats import show
 
@@ -23,37 +23,37 @@ _NEEDS = {
 def run(
     context: typer.Context,
     mode: Annotated[
-        str, typer.Option("--mode", help="eval_retrieval, eval_reranker or generate_hydoc.")
+        str, options.option("--mode", help="eval_retrieval, eval_reranker or generate_hydoc.")
     ],
     task: options.Task,
     retriever_name: Annotated[
-        str | None, typer.Option("--retriever_name", help="The first stage, e.g. bm25 or nv.")
+        str | None, options.option("--retriever_name", help="The first stage, e.g. bm25 or nv.")
     ] = None,
     reranker_name: Annotated[
         str | None,
-        typer.Option("--reranker_name", help="bge-reranker, monobert or rankllama."),
+        options.option("--reranker_name", help="bge-reranker, monobert or rankllama."),
     ] = None,
     recall_k: Annotated[
-        int, typer.Option("--recall_k", min=1, help="How many documents are reranked.")
+        int, options.option("--recall_k", min=1, help="How many documents are reranked.")
     ] = 10,
     gar_method: Annotated[
         str | None,
-        typer.Option("--gar_method", help="hyde, query2doc, lamer, search-o1 or search-r1."),
+        options.option("--gar_method", help="hyde, query2doc, lamer, search-o1 or search-r1."),
     ] = None,
     gar_llm: Annotated[
-        str | None, typer.Option("--gar_llm", help="The language model, e.g. gpt4.")
+        str | None, options.option("--gar_llm", help="The language model, e.g. gpt4.")
     ] = None,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the equivalent command.")
+        bool, options.option("--dry-run", help="Only print the equivalent command.")
     ] = False,
 ) -> None:
     """Run a command line of the reference scripts, and show its equivalent here.
 
     The equivalent command goes to standard error, its scores to standard output.
     """
-    for option in _NEEDS[chosen(mode, tuple(_NEEDS), "--mode")]:
+    for option in _NEEDS[check_choice(mode, tuple(_NEEDS), "--mode")]:
         if not context.params[option]:
             raise UsageError(f"--mode {mode} needs --{option}.")
     if bool(gar_method) != bool(gar_llm):
@@ -69,6 +69,7 @@ def run(
     if command[1] == "eval" and results != options.RESULTS:
         command += ["--results", str(results)]
     command += ["--data-root", str(data_root)] if data_root else []
+    _check_names(command[2])
     notice_console().print(f"$ {shlex.join(command)}", soft_wrap=True)
     if not dry_run:
         from r2med.cli.app import app
@@ -89,15 +90,15 @@ def reproduce(
     engine: options.Engine = "local",
     worker_timeout: options.WorkerTimeout = None,
 ) -> None:
-    """Run a published system; show ours, published, difference and verdict per task.
+    """Run a published system and compare each task's score with the published one.
 
-    Exits with 1 when a task could not be run; what is missing, and how to get it, is said.
+    Exits with 1 if a task could not be run, and with 4 if a score is different from the published.
     """
-    from r2med.engine.reproduce import reproduce as reproduced
+    from r2med.evaluation.reproduce import reproduce as reproduced
     from r2med.tasks.registry import resolve
 
-    shown = options.format_of(form, as_json)
-    with progress() as bar:
+    output_format = options.format_of(form, as_json)
+    with progress() as bar, options.open_resources(context.params, bar) as resources:
         line = bar.add_task("reproducing", total=len(resolve(task)))
         reproduction = reproduced(
             system,
@@ -105,9 +106,20 @@ def reproduce(
             metric=metric,
             results=results,
             root=data_root,
-            conditions=options.conditions(context.params, bar),
+            resources=resources,
             begin=lambda name: bar.update(line, advance=1, description=f"{name} · {system}"),
         )
-    show(reproduction, shown)
+    show(reproduction, output_format)
     if any(row.missing for row in reproduction.tasks):
         raise typer.Exit(1)
+    if any(row.verdict == "different" for row in reproduction.tasks):
+        raise typer.Exit(4)
+
+
+def _check_names(spec: str) -> None:
+    """Refuse a spec with an unknown retriever, reranker or method."""
+    from r2med.systems.registry import entries, parts_of
+
+    for unit, entry in parts_of(spec):
+        if entry is None:
+            raise UsageError(f"{unit.name!r} is not a known name. {nearest(unit.name, entries())}")

@@ -12,7 +12,7 @@ from r2med.cli import options
 from r2med.cli.app import command_group
 from r2med.cli.options import refuse_unread
 from r2med.errors import MissingError, UsageError, plural
-from r2med.home import user_path
+from r2med.paths import user_path
 from r2med.report.console import answer, echo, notice, progress
 from r2med.report.formats import show as show_value
 from r2med.tasks.fetch.provenance import data_folder, is_present
@@ -35,7 +35,7 @@ def check(
     ],
     as_json: options.Json = False,
 ) -> None:
-    """List all problems of your data at once, or show what it is.
+    """List all problems of your data at once, or describe it.
 
     Each problem with its file, line and id. Exits with 1 when there are any.
     """
@@ -43,10 +43,14 @@ def check(
     from r2med.tasks.own_data import check as check_one
     from r2med.tasks.reading.source import task_folders
 
-    places = (place for folder in folders for place in task_folders(user_path(folder)))
-    checked = [check_one(place) for place in places]
-    problems = [problem for own, _ in checked for problem in own]
-    sound = [] if as_json else [summary(task) for own, task in checked if task and not own]
+    paths = (path for folder in folders for path in task_folders(user_path(folder)))
+    checked = [check_one(path) for path in paths]
+    problems = [problem for found_problems, _ in checked for problem in found_problems]
+    sound = (
+        []
+        if as_json
+        else [summary(task) for found_problems, task in checked if task and not found_problems]
+    )
     facts = [asdict(problem) for problem in problems]
     answer(facts, *problem_grids(problems), *sound, as_json=as_json)
     if problems:
@@ -61,10 +65,10 @@ def import_files(
     folder: Annotated[Path, options.out("The folder to write.")],
     column: Annotated[
         list[str] | None,
-        typer.Option(
+        options.option(
             "--column",
             metavar="PART.FIELD=NAME",
-            help="Where a column has a name of its own, e.g. corpus.text=body; may be repeated.",
+            help="Name of a column, e.g. corpus.text=body; may be repeated.",
         ),
     ] = None,
     force: options.Force = False,
@@ -78,10 +82,12 @@ def import_files(
     from r2med.tasks.own_data import import_tables
 
     mapped = {}
-    for each in column or ():
-        name, equals, value = each.partition("=")
+    for mapping in column or ():
+        name, equals, value = mapping.partition("=")
         if not equals or not value:
-            raise UsageError(f"--column {each}: expected PART.FIELD=NAME, as in corpus.text=body.")
+            raise UsageError(
+                f"--column {mapping}: expected PART.FIELD=NAME, as in corpus.text=body."
+            )
         mapped[name.strip()] = value.strip()
     tables = (corpus, queries, qrels)
     rows = import_tables(*tables, out=folder, columns=mapped, force=force, tell=notice)
@@ -100,23 +106,25 @@ def list_tasks(
     by: options.By = "task",
     as_json: options.Json = False,
 ) -> None:
-    """List the tasks, whether their data is here, and their shape."""
+    """List the tasks, their sizes, and whether their data is downloaded."""
     from r2med.report.tasks import suite_table
 
     entries = _entries(names or [])
+    if by == "body-system":
+        raise UsageError("--by body-system groups queries; tasks are listed by task or family.")
     if as_json:
         refuse_unread(context, "on JSON", "by")
     parts: list[object] = []
     for suite in suites():
         if members := [entry for entry in entries if entry.suite == suite.name]:
             parts += [suite_table(suite, members, by), ""]
-    parts.append("`r2med tasks show TASK` tells all about one; `r2med fetch TASK` brings its data.")
+    parts.append("`r2med tasks show TASK` describes a task; `r2med fetch TASK` downloads its data.")
     answer([_facts(entry) for entry in entries], *parts, as_json=as_json)
 
 
 @tasks.command()
 def show(names: options.TaskArguments, as_json: options.Json = False) -> None:
-    """Show all that is known of a task, its licence and citation among it."""
+    """Show everything about a task, including its licence and citation."""
     from r2med.report.tasks import task_details
 
     entries = _entries(names)
@@ -130,23 +138,25 @@ def fetch(
     names: options.AnyTaskArguments = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", metavar="ZIP|DIR", help="Take files you have, not the hub's."),
+        options.option(
+            "--from", metavar="ZIP|DIR", help="Use a local archive or folder instead of the hub."
+        ),
     ] = None,
     generations: Annotated[
         bool,
-        typer.Option("--generations", help="Also what published models wrote for the queries."),
+        options.option("--generations", help="Also download the published generations."),
     ] = False,
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Bring task data here, checked against the manifest.
+    """Download task data and check it against the manifest.
 
     Downloads from the hub at the pinned revision, or with --from takes a zip,
     a folder, or a folder of zips. HF_ENDPOINT, HF_HUB_OFFLINE and HF_TOKEN
     are respected.
     """
     if source is None and not names:
-        raise UsageError("Say what to fetch: a suite (full, nano), tasks, or --from ZIP|DIR.")
+        raise UsageError("Name what to download: a suite (full, nano), tasks, or --from ZIP|DIR.")
     entries = _entries(names) if names else []
     if source is not None:
         from r2med.tasks.fetch.local import import_from
@@ -159,13 +169,15 @@ def fetch(
         fetched = fetch_data(entries, force=force)
         if generations:
             fetched += fetch_data(entries, generations=True, force=force)
-    for remark in (remark for each in fetched for remark in each.notices):
+    for remark in (remark for task_data in fetched for remark in task_data.notices):
         notice(remark)
-    rows = [asdict(each) | {"folder": str(each.folder)} for each in fetched]
-    answer(rows, *(f"{each.task}: {each.outcome}" for each in fetched), as_json=as_json)
+    rows = [asdict(task_data) | {"folder": str(task_data.folder)} for task_data in fetched]
+    answer(
+        rows, *(f"{task_data.task}: {task_data.outcome}" for task_data in fetched), as_json=as_json
+    )
 
 
-@tasks.command(short_help="Check data against what the manifest says of it.")
+@tasks.command(short_help="Check data against the manifest.")
 def verify(
     names: options.AnyTaskArguments = None,
     data_root: options.DataRoot = None,
@@ -174,14 +186,18 @@ def verify(
     """Check counts, text statistics and sha256 of data against the manifest.
 
     For Nano tasks also the figures of their candidate subsets.
-    Of several tasks it shows what differs, of one and as JSON every fact.
-    Exits with 1 when anything differs. What the manifest does not know is
-    shown as unknown.
+    Shows the differences of several tasks, or every fact of one task and
+    as JSON. Exits with 1 if anything differs or files are missing.
     """
     from r2med.nano.profiles import check_profile
     from r2med.nano.profiles import profile as measured_profile
     from r2med.report.tasks import check_summary, check_table
-    from r2med.tasks.load import check_files, compared, load_task
+    from r2med.tasks.load import check_files, compare_with_manifest, load_task
+    from r2med.tasks.partial import (
+        check_partial_files,
+        describe_partial_checks,
+        find_partial_folder,
+    )
 
     entries = _entries(names or [])
     if not names and data_root is not None:
@@ -189,14 +205,21 @@ def verify(
     if not names:
         entries = [entry for entry in entries if is_present(entry)]
     if not entries:
-        raise MissingError("No task data is here yet. `r2med fetch nano` brings some.")
+        raise MissingError("No task data has been downloaded. Try: r2med fetch nano")
     checks: list[Check] = []
+    incomplete: list[str] = []
     with progress() as bar:
         line = bar.add_task("verifying", total=len(entries))
         for entry in entries:
             bar.update(line, description=f"verifying {entry.name}")
+            partial = find_partial_folder(entry, data_root)
+            if partial is not None:
+                checks += check_partial_files(entry, partial)
+                incomplete.append(entry.name)
+                bar.advance(line)
+                continue
             task = load_task(entry.name, root=data_root, use_copy=False)
-            checks += [*compared(task, entry), *check_files(entry, task.source)]
+            checks += [*compare_with_manifest(task, entry), *check_files(entry, task.source)]
             if entry.suite == "nano":
                 checks += check_profile(measured_profile(task), entry)
             bar.advance(line)
@@ -204,7 +227,9 @@ def verify(
     several = [check_summary(entries, checks), *([check_table(differing)] if differing else [])]
     parts = several if len(entries) > 1 else [check_table(checks)]
     answer([asdict(check) for check in checks], *parts, as_json=as_json)
-    if differing:
+    for name in incomplete:
+        notice(f"{name}: {describe_partial_checks(name, checks)}")
+    if differing or incomplete:
         raise typer.Exit(1)
 
 
@@ -219,19 +244,19 @@ def profile(
     """Show the observed profile and the three retrieval profiles.
 
     A Nano task is profiled by the candidates beside its data; for others
-    they are made here. Published figures stand beside, labelled.
+    they are made here. Published figures are shown too, labelled.
     """
     from r2med.nano.folder import task_group
-    from r2med.nano.profiles import Profiles, profiled, published_profile
+    from r2med.nano.profiles import Profiles, profile_with_candidates, published_profile
 
-    shown = options.format_of(form, as_json)
+    output_format = options.format_of(form, as_json)
     if data_root is None and (entries := _only_published(names)):
-        show_value(Profiles("NanoR2MED", tuple(map(published_profile, entries))), shown)
+        show_value(Profiles("NanoR2MED", tuple(map(published_profile, entries))), output_format)
         return
     title, group = task_group(names, data_root)
     encoder = None if dense == "none" else dense
-    profiles = (profiled(task, encoder, tell=notice)[0] for task in group)
-    show_value(Profiles(title, tuple(profiles)), shown)
+    profiles = (profile_with_candidates(task, encoder, tell=notice)[0] for task in group)
+    show_value(Profiles(title, tuple(profiles)), output_format)
 
 
 @tasks.command(short_help="Write a task's page in Markdown, HTML and JSON.")
@@ -250,15 +275,15 @@ def card(
     """
     from r2med.nano.folder import task_group
     from r2med.report.cards.pages import write_cards
-    from r2med.results.lookup import own_tasks, stored_results
     from r2med.results.overlap import stored_audits
+    from r2med.results.select import ResultSet, find_local_tasks
 
-    title, group = task_group(names, data_root, own_tasks(results))
+    title, group = task_group(names, data_root, find_local_tasks(results))
     pages = write_cards(
         group,
         out,
         title,
-        results=stored_results(results, notice),
+        results=ResultSet.open(results, notice).results,
         audits=stored_audits(results, notice),
         dense=None if dense == "none" else dense,
         force=force,
@@ -267,7 +292,7 @@ def card(
     echo(f"{out}: {plural(len(pages), 'page')}, as .md, .html and .json")
 
 
-@tasks.command(short_help="Write what training data must leave out.")
+@tasks.command(short_help="Write an exclusion list for training data.")
 def exclusions(
     names: options.TaskArguments,
     out: Annotated[Path, options.out("The file to write; .gz is gzipped.")],
@@ -275,7 +300,7 @@ def exclusions(
     force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
-    """Write what training data must leave out: ids, hashes and fingerprints.
+    """Write a list of texts that training data must not contain: ids, hashes and fingerprints.
 
     Of queries, positives and documents of the same source; docs/exclusions.md
     documents the format, which holds no text.
@@ -306,9 +331,9 @@ def _entries(names: Sequence[str]) -> list[TaskEntry]:
 
 
 def _facts(entry: TaskEntry) -> dict[str, object]:
-    here = {"present": is_present(entry), "folder": str(data_folder(entry))}
+    local = {"present": is_present(entry), "folder": str(data_folder(entry))}
     positives = entry.statistics.get("relevant_docs", {}).get("average_relevant_docs_per_query")
-    return {**asdict(entry), **here, "positives_per_query": positives}
+    return {**asdict(entry), **local, "positives_per_query": positives}
 
 
 def _only_published(names: Sequence[str]) -> list[TaskEntry]:

@@ -17,7 +17,7 @@ from r2med.expand.prompts import Prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
 
 if TYPE_CHECKING:
-    from r2med.expand.writing import Method
+    from r2med.expand.expander import Method
 
 StepKind = Literal["thought", "search", "passages", "reminder", "answer"]
 Stop = Literal["answer", "turns", "tokens", "silence"]
@@ -112,13 +112,13 @@ class Tags:
             return Turn("answer", "", self.any.sub(" ", text).strip())
         return Turn("nothing", text.strip())
 
-    def closed(self, turn: Turn) -> str:
+    def close_search(self, turn: Turn) -> str:
         """A searching turn as the model should have written it: up to its request, and closed."""
         opening, closing = self.written
         request = f"{opening} {turn.text} {closing}"
         return f"{turn.thought}\n{request}" if turn.thought else request
 
-    def answered(self, text: str, turn: Turn) -> str:
+    def clean_answer(self, text: str, turn: Turn) -> str:
         """An agent's last words, fit for other readers: stray tags out, an answer's tag closed."""
         if self.answer is None:
             return self.any.sub(" ", text).strip()
@@ -131,7 +131,8 @@ class Tags:
 def _tag(*words: str) -> re.Pattern[str]:
     """Tags of these names, opening or closing, in any case, with stray pipes and spaces."""
     names = "|".join(words)
-    return re.compile(rf"<\s*\|?\s*(?:{names})\s*\|?\s*>", re.IGNORECASE)
+    space = r"\s{0,5}"
+    return re.compile(rf"<{space}\|?{space}(?:{names}){space}\|?{space}>", re.IGNORECASE)
 
 
 #: <|begin_search_query|> ... <|end_search_query|>; a turn that does not search is the answer.
@@ -200,14 +201,14 @@ class Loop:
             if turn.thought and (stop is None or turn.wish == "answer"):
                 steps.append(Step("thought", turn.thought))
             if stop is not None:
-                raw = self.tags.answered(answer.text, turn)
+                raw = self.tags.clean_answer(answer.text, turn)
                 answered = self.method.answer_in(raw)
                 steps += [Step("answer", answered)] if answered else []
                 trace = Trace(tuple(steps), stop, malformed, tokens)
                 return judge(raw, answered, answer.finish), trace
             said, results, reminders = answer.text, list[str](), list[str]()
             if turn.wish == "search":
-                said = self.tags.closed(turn)
+                said = self.tags.close_search(turn)
                 [passages] = yield [turn.text]
                 listed = self.prompt.passages([p.text for p in passages], words=self.method.words)
                 listed = listed or self.prompt.says("nothing")

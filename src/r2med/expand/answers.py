@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from r2med.errors import UsageError
-from r2med.expand.prompts import filled
+from r2med.expand.prompts import fill_template
 from r2med.remote.registry import Stripping
 from r2med.retrieve.interface import Part, QueryForm
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Outcome = Literal["ok", "truncated", "empty", "refused"]
 
 _QUERY, _GENERATED = "{query}", "{generated}"
-_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_ANSWER_TAG, _ANSWER_END = "<answer>", "</answer>"
+#: Characters of a text by which it is judged to decline.
+_JUDGED = 20_000
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ def strip(text: str, how: Stripping) -> str:
             _, marked, rest = text.partition("</think>" if how == "think" else "Final Response")
             return rest.strip() if marked else text
         case "answer":
-            tagged = _ANSWER.search(text)
-            return tagged[1].strip() if tagged else text
+            answer, end_tag, _ = text.partition(_ANSWER_TAG)[2].partition(_ANSWER_END)
+            return answer.strip() if end_tag else text
         case "none":
             return text
 
@@ -91,9 +93,9 @@ class Rule:
         """
         if not answers:
             return QueryForm(query_id, query, (Part(query),))
-        lexical = filled(self.lexical, query=query, generated=" ".join(answers))
+        lexical = fill_template(self.lexical, query=query, generated=" ".join(answers))
         dense = tuple(
-            Part(filled(template, query=query, generated=answer), _QUERY not in template)
+            Part(fill_template(template, query=query, generated=answer), _QUERY not in template)
             for template in self.dense
             for answer in (answers if _GENERATED in template else answers[:1])
         )
@@ -136,12 +138,12 @@ class Expansion:
         if not self.fuse:
             return (self._forms(slice(None)),)
         count = max((len(query.samples) for query in self.queries), default=1)
-        return tuple(self._forms(slice(place, place + 1)) for place in range(count))
+        return tuple(self._forms(slice(index, index + 1)) for index in range(count))
 
     @property
     def fallen_back(self) -> int:
         """How many queries have no useful generation and stand for themselves."""
-        return sum(not any(each.useful for each in query.samples) for query in self.queries)
+        return sum(not any(sample.useful for sample in query.samples) for query in self.queries)
 
     def facts(self) -> Mapping[str, object]:
         """Counts for the record, and the first query as it is searched for."""
@@ -154,6 +156,13 @@ class Expansion:
             "empty": sum(s.outcome != "refused" and not s.answer.strip() for s in samples),
             "refused": outcomes["refused"],
             "fallen_back": self.fallen_back,
+            "answer_counts": {
+                "total": len(samples),
+                "unread": outcomes["empty"],
+                "refused": outcomes["refused"],
+                "truncated": outcomes["truncated"],
+                "fallen_back": sum(not sample.useful for sample in samples),
+            },
             **self.work,
         }
         if self.queries:
@@ -166,9 +175,9 @@ class Expansion:
         """Every query as it is searched for with some of its samples."""
         return tuple(
             self.rule.form(
-                each.query_id, each.query, [s.answer for s in each.samples[chosen] if s.useful]
+                query.query_id, query.query, [s.answer for s in query.samples[chosen] if s.useful]
             )
-            for each in self.queries
+            for query in self.queries
         )
 
 
@@ -178,7 +187,8 @@ def is_refusal(text: str) -> bool:
     "I cannot help with that" declines; "I cannot exclude pulmonary embolism" does not, nor does an
     apology that an answer follows.
     """
-    clauses = [clause for clause in _CLAUSE_END.split(text.replace("’", "'").strip()) if clause]
+    judged = text.strip()[:_JUDGED].replace("’", "'")
+    clauses = [clause for clause in _CLAUSE_END.split(judged) if clause]
     if not any(_DECLINES.search(clause) for clause in clauses[:_OPENING]):
         return False
     rest = [clause for clause in clauses if not _COURTESY.search(clause)]
@@ -187,10 +197,14 @@ def is_refusal(text: str) -> bool:
 
 #: Clauses in which a refusal declines, and words beside courtesies from which a text is an answer.
 _OPENING, _SUBSTANCE = 4, 5
-_CLAUSE_END = re.compile(r"(?<=[.!?;:])\s+|\n+|(?<!help)(?:,\s*|\s+)(?=(?:but|although)\b)", re.I)
+#: Repetitions are bounded or entered at one place only, so that judging takes time in proportion
+#: to the text.
+_CLAUSE_END = re.compile(
+    r"(?<=[.!?;:])\s+|\n+|(?<!help)(?:,\s{0,20}|(?<!\s)\s{1,20})(?=(?:but|although)\b)", re.I
+)
 _SELF = (
-    r"(?:as an? (?:ai|artificial|assistant|language|large|medical ai)\b[^,.]*"
-    r"|i(?: am|'m) (?:just |only )?(?:an? )?(?:ai|language model)\b[^,.]*)"
+    r"(?:as an? (?:ai|artificial|assistant|language|large|medical ai)\b[^,.]{0,80}"
+    r"|i(?: am|'m) (?:just |only )?(?:an? )?(?:ai|language model)\b[^,.]{0,80})"
 )
 _UNABLE = (
     r"(?:can(?:'?t|not| not)|could(?:n't| not)|am (?:unable|not able|not allowed|not permitted) to"
@@ -199,16 +213,17 @@ _UNABLE = (
     r"|(?:do not|don't) feel comfortable|(?:am|'m) not comfortable|refuse to)"
 )
 _SERVE = (
-    r"(?:assist|help(?!\s+(?:but\b|\w+ing\b))|comply|fulfil|continue|proceed|engage|participate"
+    r"(?:assist|help(?!\s{1,20}(?:but\b|\w+ing\b))|comply|fulfil|continue|proceed|engage|participate"
     r"|provid|giv|offer|writ|answer|respond|generat|creat|produc|discuss|shar|complet"
     r"|do (?:that|this|so)|diagnos|advis|rank|grad|rat(?:e|ing)\b|scor|order (?:the|these)"
     r"|accommodat|support|make (?:a|any|medical|clinical|definitive))"
 )
 _DECLINES = re.compile(
-    rf"\bi\s?{_UNABLE}\s+(?:\w+ly\s+)?{_SERVE}"
+    rf"\bi\s?{_UNABLE}\s{{1,20}}(?:\w{{1,20}}ly\s{{1,20}})?{_SERVE}"
     rf"|\bi (?:must|have to) (?:respectfully )?decline\b"
     rf"|{_SELF},? i (?:do not|don't|am not|'m not|cannot|can't)\b"
-    r"|^\W*(?:i(?: a|')m (?:very |so |really |truly )?sorry|sorry|i apologi[sz]e|(?:my )?apologies)"
+    r"|^\W{0,40}"
+    r"(?:i(?: a|')m (?:very |so |really |truly )?sorry|sorry|i apologi[sz]e|(?:my )?apologies)"
     r"(?=[,.!;:]|\s+(?:but|i)\b|$)"
     r"|\b(?:this|your|that|the) request (?:cannot|can't) be (?:fulfil|complet|process|answer)"
     r"|\bunable to (?:assist|help|comply|fulfil)",
@@ -216,12 +231,12 @@ _DECLINES = re.compile(
 )
 #: What surrounds a refusal: it declines, apologises, names the speaker, refers, or offers.
 _COURTESY = re.compile(
-    rf"{_DECLINES.pattern}|^\W*but\W*$|{_SELF}|\bsorry\b|\bapologi|\bunfortunately\b"
-    r"|\b(?:consult|see|seek|contact|speak (?:to|with)|talk (?:to|with|things)|reach out)\b.*"
+    rf"{_DECLINES.pattern}|^\W{{0,40}}but\W{{0,40}}$|{_SELF}|\bsorry\b|\bapologi|\bunfortunately\b"
+    r"|\b(?:consult|see|seek|contact|speak (?:to|with)|talk (?:to|with|things)|reach out)\b.{0,120}"
     r"\b(?:doctor|physician|professional|provider|specialist|pharmacist|help|advice|attention)\b"
     r"|\b(?:feel free|let me know|happy to|glad to|if that helps)\b"
     r"|\bif you (?:have|need|would|want|'d|are)\b"
-    r"|\bi (?:can|could|would|may),? (?:however,? |try to |only |still |also |instead )*"
+    r"|\bi (?:can|could|would|may),? (?:however,? |try to |only |still |also |instead ){0,4}"
     r"(?:help|offer|provide|share|suggest|give|assist|discuss)\b"
     r"|\b(?:my|our) (?:guidelines|polic\w+|programming|capabilit\w+|purpose)\b"
     r"|\bmedical advice\b|\bis there (?:anything|something)\b",

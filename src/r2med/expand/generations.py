@@ -16,21 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
 
-from r2med.atomic import atomic_file
+from r2med.algorithms import TASK_SPECIFIC
 from r2med.errors import DamagedError, DataError, MissingError
 from r2med.expand.agents import Trace
 from r2med.expand.answers import Expanded, Expansion, Outcome, Sample
-from r2med.home import slug, user_path
+from r2med.paths import slug, user_path
 from r2med.remote.completions import encodable
+from r2med.storage import atomic_file
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder, sha256_of
-from r2med.tasks.reading.jsonl import json_object, write_jsonl
+from r2med.tasks.reading.jsonl import parse_object, write_jsonl
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.registry import find_task
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.writing import Method
+    from r2med.expand.expander import Method
 
 TRACES = "traces.jsonl"
 _HINT = (
@@ -51,16 +52,20 @@ class FromFile:
     @cached_property
     def identity(self) -> Mapping[str, object]:
         """The file's content, and how its texts are stripped and combined."""
-        return {"generations": sha256_of(self.path), **self.method.identity}
+        return {TASK_SPECIFIC: {"generations": self._content_hash}, **self.method.identity}
+
+    @cached_property
+    def _content_hash(self) -> str:
+        return sha256_of(self.path)
 
     @property
     def notices(self) -> tuple[str, ...]:
         """What a reader of the scores must know of the file."""
-        taken = (
+        notice = (
             f"{self.task.name}: generations of {self.method.prompts} by {self.method.llm} are "
             f"read from {self.path}; [generations=live] asks the model instead."
         )
-        return (taken,) if self.by_default else ()
+        return (notice,) if self.by_default else ()
 
     def expand(self) -> Expansion:
         """Read, strip and combine; texts count as they stand, unless `finish` says otherwise."""
@@ -76,8 +81,7 @@ class FromFile:
                 )
             samples = tuple(replace(s, answer=self.method.answer_in(s.raw)) for s in made[:count])
             queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
-        content = self.identity["generations"]
-        work = {"generations_from": str(self.path), "generations_sha256": content}
+        work = {"generations_from": str(self.path), "generations_sha256": self._content_hash}
         return self.method.expansion(tuple(queries), work)
 
 
@@ -97,7 +101,10 @@ def find_file(task: Task, method: Method) -> FromFile | None:
         tried = [file_in(home, method.prompts, method.llm)]
     else:
         path = user_path(choice)
-        folders = (path, path / slug(task.name), path / task.name.rpartition("/")[2])
+        folders = [path, path / slug(task.name)]
+        last_part = task.name.rpartition("/")[2]
+        if last_part.isprintable() and last_part.strip("."):  # never `..` or what no file can be
+            folders.append(path / last_part)
         inside = (file_in(folder, method.prompts, method.llm) for folder in folders)
         tried = [path, path / FILE, *inside]
     for candidate in tried:
@@ -105,11 +112,12 @@ def find_file(task: Task, method: Method) -> FromFile | None:
             return FromFile(task, method, candidate, choice == "auto")
     if choice == "auto":
         return None
-    shown = "\n  ".join(dict.fromkeys(map(str, tried)))
+    tried_paths = "\n  ".join(dict.fromkeys(map(str, tried)))
     raise MissingError(
         f"[generations={choice}]: no generations of {method.prompts} by {method.llm} for "
-        f"{task.name}. Looked for\n  {shown}\nIt is live, published or a path; `r2med fetch TASK "
-        "--generations` brings what was published, which is not every method of every model."
+        f"{task.name}. Looked for\n  {tried_paths}\nIt is live, published or a path; "
+        "`r2med fetch TASK --generations` downloads what was published, which is not every method "
+        "of every model."
     )
 
 
@@ -169,19 +177,19 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
 
 def check_fit(rows: Mapping[str, Expanded], task: Task, path: Path) -> None:
     """Refuse a file that lacks queries of a task, or has other texts under their ids."""
-    wanted = dict(task.queries.items())
-    missing = [query_id for query_id in wanted if query_id not in rows]
+    query_texts = dict(task.queries.items())
+    missing = [query_id for query_id in query_texts if query_id not in rows]
     if missing:
         raise DataError(
-            f"{path}: {len(missing)} of {len(wanted)} queries of {task.name} have no generation "
-            f"({_some(missing)}).\nAdd them, or take another file."
+            f"{path}: {len(missing)} of {len(query_texts)} queries of {task.name} have no "
+            f"generation ({_some(missing)}).\nAdd them, or take another file."
         )
-    texts = {query_id: rows[query_id].query for query_id in wanted}
-    other = [n for n, text in texts.items() if text and text.split() != wanted[n].split()]
-    if other:
+    texts = {query_id: rows[query_id].query for query_id in query_texts}
+    different = [n for n, text in texts.items() if text and text.split() != query_texts[n].split()]
+    if different:
         raise DataError(
-            f"{path}: the text of {len(other)} of {len(wanted)} queries is not that of "
-            f"{task.name} ({_some(other)}).\nThe file belongs to another task or version of it."
+            f"{path}: the text of {len(different)} of {len(query_texts)} queries is not that of "
+            f"{task.name} ({_some(different)}).\nThe file belongs to another task or version of it."
         )
 
 
@@ -192,7 +200,7 @@ def _json_lines(path: Path, *, sealed: bool = False) -> Iterator[tuple[dict[str,
     """
     for number, line in lines(path):
         where = f"{path}, line {number}"
-        row = json_object(line, where, _HINT)
+        row = parse_object(line, where, _HINT)
         checksum = row.pop("checksum", None)
         if (sealed or checksum is not None) and checksum != _checksum(row):
             raise DamagedError(
@@ -235,5 +243,5 @@ def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def _some(ids: Sequence[str]) -> str:
-    shown = ", ".join(repr(query_id) for query_id in ids[:3])
-    return f"{shown}, ..." if len(ids) > 3 else shown
+    tried_paths = ", ".join(repr(query_id) for query_id in ids[:3])
+    return f"{tried_paths}, ..." if len(ids) > 3 else tried_paths

@@ -1,7 +1,7 @@
 """The explorer as files: pages with relative links, to put on any web server or open from disk.
 
 Pages grow with the queries, not with the corpus: a query has one page that shows the first lines
-of every listed document and unfolds more; of documents only its positives have pages of their own.
+of every listed document and unfolds more; of documents only its positives have a page.
 Every page is known before the first one is written, so that a link leads to a file or is absent.
 File names come from the ids alone: an address stays the same when the site is written again.
 """
@@ -17,8 +17,8 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 
-from r2med.atomic import atomic_folder
 from r2med.errors import MissingError, UsageError
+from r2med.execution.resources import Warn, log_warning
 from r2med.explore.library import Library, Snapshot
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_page
@@ -27,11 +27,12 @@ from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_page
 from r2med.explore.pages.task import task_page, tasks_page
 from r2med.explore.render import STATIC, Link, Part, static_file
-from r2med.home import slug
+from r2med.explore.sharing import hide_folders
+from r2med.paths import slug
 from r2med.results.compare import query_scores
 from r2med.results.record import Result
 from r2med.results.store import LOCAL
-from r2med.retrieve.conditions import Tell, log
+from r2med.storage import atomic_folder
 from r2med.tasks.registry import registered_task
 
 METRIC = "ndcg@10"
@@ -45,15 +46,15 @@ _TOP = {"index.html", "tasks.html", "about.html", "leaderboard", "task", "compar
 _TOP |= {"static", _MARKER}
 
 Key = tuple[str, ...]
-"""What a page is of: its kind, then names and ids."""
+"""The type of a page, then names and ids."""
 
 
 def write_bundle(
-    folder: str | Path, library: Library, *, texts: bool = True, tell: Tell = log
+    folder: str | Path, library: Library, *, texts: bool = True, tell: Warn = log_warning
 ) -> tuple[int, int]:
     """Write the pages of all stored results into a new or empty folder, or over an earlier bundle.
 
-    Without `texts`, no text of a query or document is in it, nor what was generated from one; ids,
+    Without `texts`, no text of a query or document is in it, nor any text generated from one; ids,
     ranks, scores and figures are. Nothing is replaced before everything is written. Returns the
     number of pages, and of bytes in all.
     """
@@ -64,11 +65,12 @@ def write_bundle(
             f"{library.folder} holds no result to show.\n"
             "Make one first: r2med eval bm25 --task demo"
         )
-    for place, problem in snapshot.damaged.items():
-        tell(f"{place}: left out. {problem}")
+    for result_folder, problem in snapshot.damaged.items():
+        tell(f"{result_folder}: left out. {problem}")
     with atomic_folder(target) as draft:
-        shown = replace(snapshot, damaged={}, texts=texts, public=True)
-        site = _Site(draft, shown, tell)
+        shared = tuple(hide_folders(snapshot.results))
+        public_snapshot = replace(snapshot, results=shared, damaged={}, texts=texts, public=True)
+        site = _Site(draft, public_snapshot, tell)
         site.write()
         size = sum(file.stat().st_size for file in draft.rglob("*") if file.is_file())
     return site.written, size
@@ -93,32 +95,34 @@ class _Site:
 
     folder: Path
     snapshot: Snapshot
-    tell: Tell
+    tell: Warn
     written: int = 0
     pages: dict[Key, Callable[[Link], str]] = field(default_factory=dict)
     documents: set[Key] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         snapshot = self.snapshot
-        stored = {snapshot.suite_of(name) for name in snapshot.tasks}
-        others = [suite for suite in snapshot.suites if suite in stored]
-        others += ["full"] if stored == {LOCAL} else []
-        self.suites = list(dict.fromkeys([snapshot.suite, *others]))
+        stored_suites = {snapshot.suite_of(name) for name in snapshot.tasks}
+        more_suites = [suite for suite in snapshot.suites if suite in stored_suites]
+        more_suites += ["full"] if stored_suites == {LOCAL} else []
+        self.suites = list(dict.fromkeys([snapshot.suite, *more_suites]))
         self.results = {name: snapshot.of_task(name) for name in snapshot.tasks}
-        self.compared = {scope: own for scope, own in self._comparisons() if len(own) > 1}
+        self.compared = {scope: stored for scope, stored in self._comparisons() if len(stored) > 1}
         for suite in self.suites:
-            page = partial(leaderboard_page, snapshot, View(suite, METRIC, rows="all"))
+            page = partial(leaderboard_page, snapshot, View(suite, METRIC, rows="all"), inline=True)
             self.pages[("leaderboard", suite)] = page
             self.pages.setdefault(("leaderboard",), page)
-        for name, own in self.results.items():
+        for name, stored in self.results.items():
             page = partial(task_page, snapshot, name=name, metric=METRIC)
             self.pages["task", name] = page
-            for system in own:
+            for system in stored:
                 self.pages["task", name, system] = partial(page, system=system)
-            shown = list(own)[: len(own) if len(own) <= MOST_SYSTEMS else _QUERY_SYSTEMS]
-            for each in query_scores([own[system] for system in shown], METRIC):
-                make = partial(self._query, name, each.query_id, shown)
-                self.pages["query", name, each.query_id] = make
+            side_by_side = list(stored)[
+                : len(stored) if len(stored) <= MOST_SYSTEMS else _QUERY_SYSTEMS
+            ]
+            for query in query_scores([stored[system] for system in side_by_side], METRIC):
+                make = partial(self._query, name, query.query_id, side_by_side)
+                self.pages["query", name, query.query_id] = make
         for scope, systems in self.compared.items():
             page = partial(compare_page, snapshot, scope=scope, metric=METRIC)
             grid = [systems] if len(systems) > 2 else []
@@ -131,8 +135,8 @@ class _Site:
         """Write every page, and what pages load."""
         for name in STATIC:
             self._write(f"static/{name}", static_file(name))
-        for name, own in self.results.items():
-            if missing := replace(self.snapshot, texts=True, public=False).data_of(name, own)[1]:
+        for name, stored in self.results.items():
+            if missing := replace(self.snapshot, texts=True, public=False).data_of(name, stored)[1]:
                 self.tell(f"{name}: its texts and judgements are left out. {missing}")
         for key, make in self.pages.items():
             self._page(key, make(self._link(key)))
@@ -142,8 +146,12 @@ class _Site:
         """The page of a query; those of its positives that the corpus holds are written with it."""
         data = QueryData(self.snapshot, name, query_id, systems=systems)
         lexicon = data.scene.lexicon if data.scene else None
-        held = [each for each, _ in data.positives if lexicon and lexicon.row(each) is not None]
-        keys = [("document", name, query_id, each) for each in held]
+        held = [
+            positive_id
+            for positive_id, _ in data.positives
+            if lexicon and lexicon.row(positive_id) is not None
+        ]
+        keys = [("document", name, query_id, positive_id) for positive_id in held]
         self.documents |= set(keys)
         page = partial(document_page, self.snapshot, query_id=query_id, system=systems[0])
         for key, document_id in zip(keys, held, strict=True):
@@ -155,7 +163,7 @@ class _Site:
         of_suite = self.snapshot.suite_of
         for suite in self.suites:
             rows = self.snapshot.board(suite, metric=METRIC).rows
-            tasks = [own for name, own in self.results.items() if of_suite(name) == suite]
+            tasks = [stored for name, stored in self.results.items() if of_suite(name) == suite]
             measured = [row.system for row in rows if row.origin == "measured"]
             yield suite, _comparable(measured, tasks)
         for name, results in self.results.items():
@@ -164,21 +172,23 @@ class _Site:
 
     def _link(self, page: Key) -> Link:
         """Addresses as seen from one page; None for what this site does not have."""
-        here = posixpath.dirname(_path(page))
+        page_folder = posixpath.dirname(_path(page))
 
         def link(page: str, **parts: Part) -> str | None:
             target = self._target(page, {name: value for name, value in parts.items() if value})
-            return posixpath.relpath(target, here or ".") if target else None
+            return posixpath.relpath(target, page_folder or ".") if target else None
 
-        return link
+        return self.snapshot.library.label(link)
 
     def _target(self, page: str, parts: dict[str, str | Sequence[str]]) -> str | None:
-        """The file that shows what an address of the server asks for."""
+        """Return the file for an address of the server; None if this site lacks it."""
         if page == "static":
             return f"static/{parts['name']}"
         if page == "plot":
             return self._figure(*(str(parts.get(part)) for part in ("name", "suite", "theme")))
-        if "depth" in parts or (page == "leaderboard" and parts.keys() - {"suite"}):
+        if parts.keys() & {"depth", "sort", "cause", "find"} or (
+            page == "leaderboard" and parts.keys() - {"suite"}
+        ):
             return None
         order = {"query": ("task", "query"), "document": ("task", "query", "document")}
         names = order.get(page, ("suite", "task", "system"))
@@ -213,17 +223,19 @@ class _Site:
 
 def _path(key: Key) -> str:
     """The file of a page: readable, safe on every file system, and of this page alone."""
-    kind, *names = key
-    if kind == "leaderboard":
+    page_type, *names = key
+    if page_type == "leaderboard":
         return f"leaderboard/{names[0]}.html" if names else "index.html"
     if not names:
-        return f"{kind}.html"
-    first, *rest = names
-    if kind == "compare":
-        return f"compare/{_safe(first)}/{_safe(*sorted(rest))}.html"
-    if not rest:
+        return f"{page_type}.html"
+    first, *parts = names
+    if page_type == "compare":
+        return f"compare/{_safe(first)}/{_safe(*sorted(parts))}.html"
+    if not parts:
         return f"task/{_safe(first)}.html"
-    return f"task/{_safe(first)}/{'system' if kind == 'task' else kind}/{_safe(*rest)}.html"
+    return (
+        f"task/{_safe(first)}/{'system' if page_type == 'task' else page_type}/{_safe(*parts)}.html"
+    )
 
 
 def _safe(*names: str) -> str:
@@ -238,8 +250,15 @@ def _comparable(systems: Sequence[str], tasks: Sequence[Mapping[str, Result]]) -
     """
     chosen: list[str] = []
     for system in systems:
-        taken = {own[each].record.key for own in tasks for each in chosen if each in own}
-        known = any(own[system].record.key in taken for own in tasks if system in own)
-        if not known and any({*chosen, system} <= set(own) for own in tasks):
+        used_keys = {
+            stored[other_system].record.key
+            for stored in tasks
+            for other_system in chosen
+            if other_system in stored
+        }
+        is_repeated = any(
+            stored[system].record.key in used_keys for stored in tasks if system in stored
+        )
+        if not is_repeated and any({*chosen, system} <= set(stored) for stored in tasks):
             chosen.append(system)
     return tuple(chosen[:_COMPARED])

@@ -1,27 +1,34 @@
-"""The door of the server: which requests and parameters may come in, what every answer says.
+"""Access rules of the server: which requests are accepted, and the headers of every answer.
 
-The server holds nobody's secrets, yet any page a browser shows may send requests to loopback. So
-the Host header is checked (a stranger's domain that resolves to this machine is refused), a POST
-must come from our own pages, and no answer may load or run anything from elsewhere. A wrong or
-oversized parameter is one clean refusal.
+Any page in the user's browser may send requests to loopback. So the Host header must be a name
+that this server answers for (which stops DNS rebinding), a POST must come from our own pages, other
+sites may link to pages but not embed them, and no answer may load or run anything from elsewhere.
+Outside loopback a secret token is needed, from the first address or from the cookie set by it.
 """
 
 from __future__ import annotations
 
+import hmac
+import logging
 import re
+import traceback
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from r2med.errors import UsageError, nearest
 from r2med.explore.render import POLICY
 from r2med.measure.metrics import parse_metric
+from r2med.report.console import visible
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-#: What every answer carries.
+#: Headers of every answer.
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -31,76 +38,199 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
+COOKIE = "r2med-token"
+_log = logging.getLogger("r2med.explore")
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
-#: Characters of a parameter; queries that are typed in may be longer.
+#: Characters of a parameter; a typed query may be longer.
 _LONGEST_VALUE = 500
-#: Control characters but the ends of lines and tabs.
+#: Control characters except line ends and tabs.
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LONGEST_ADDRESS = 8_000
 _LARGEST_BODY = 64_000
 
 
-class Guard:
-    """Refuses what no page of ours would send, before anything else sees it."""
+@dataclass(frozen=True)
+class Access:
+    """Who may reach the server, and at which address."""
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str] = LOOPBACK) -> None:
+    hosts: Collection[str] = LOOPBACK
+    """Host names that it answers for, in lower case."""
+    any_address: bool = False
+    """Whether it also answers for any IP address, as it must if it is bound to all of them."""
+    root_path: str = ""
+    """The path below which a proxy shows it, such as /r2med."""
+    trusted_proxies: Collection[str] = field(default=LOOPBACK)
+    """Addresses whose X-Forwarded-Proto header is believed."""
+    token: str | None = None
+    """The secret that every request must know; None if none is needed."""
+
+    def allows_host(self, name: str) -> bool:
+        """Whether the server answers for a host name or address, given without its port."""
+        return name in self.hosts or (self.any_address and _is_address(name))
+
+
+class Guard:
+    """Middleware that refuses what no page of ours would send, and reports failures in one line."""
+
+    def __init__(self, app: ASGIApp, access: Access | None = None) -> None:
         self._app = app
-        self._hosts = frozenset(hosts)
+        self._access = access or Access()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
+        started = False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal started
             if message["type"] == "http.response.start":
+                started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._app if refusal is None else refusal
-        await answer(scope, receive, send_with_headers)
+        scope = self._without_root_path(scope)
+        answer = self._refusal(scope) or self._ask_for_token(scope) or self._app
+        try:
+            await answer(scope, receive, send_with_headers)
+        except Exception as error:
+            _log.error("%s", failure_line(scope, error))
+            if not started:
+                text = "The program failed on this page; the terminal it was started in says why.\n"
+                await PlainTextResponse(text, 500)(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+    def _without_root_path(self, scope: Scope) -> Scope:
+        """Remove the root path from an address, if the proxy passes it on."""
+        root = self._access.root_path
+        if not root or not (scope["path"] == root or scope["path"].startswith(f"{root}/")):
+            return scope
+        raw_path = scope.get("raw_path", b"")
+        return {
+            **scope,
+            "path": scope["path"].removeprefix(root) or "/",
+            "raw_path": raw_path.removeprefix(root.encode()) or b"/",
+        }
+
+    def _refusal(self, scope: Scope) -> Response | None:
         headers, method = Headers(scope=scope), scope["method"]
         host = headers.get("host", "").lower()
         name = _HOST.fullmatch(host)
-        if name is None or (name[1] or name[2]) not in self._hosts:
-            said = f"This server does not answer for the host {headers.get('host', '')[:100]!r}.\n"
-            return PlainTextResponse(said, 421)
+        if name is None or not self._access.allows_host(name[1] or name[2]):
+            text = f"This server does not answer for the host {headers.get('host', '')[:100]!r}.\n"
+            text += "Allow it at the start with: r2med explore --allowed-host NAME\n"
+            return PlainTextResponse(text, 421)
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST_ADDRESS:
             return PlainTextResponse("The address is too long.\n", 414)
         if method not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("Only GET, HEAD and POST are answered.\n", 405)
+        if headers.get("sec-fetch-site") == "cross-site" and not _is_followed_link(headers):
+            return PlainTextResponse("Another site may link to pages, not embed them.\n", 403)
         if method == "POST":
-            if urlsplit(headers.get("origin", "")).netloc.lower() != host:
+            if not self._is_same_origin(headers.get("origin", ""), host):
                 return PlainTextResponse("A form of another site cannot be sent here.\n", 403)
             length = headers.get("content-length", "")
             if not length.isascii() or not length.isdigit():
-                return PlainTextResponse("The request does not say how long it is.\n", 411)
+                return PlainTextResponse("The request does not state its length.\n", 411)
             if int(length) > _LARGEST_BODY:
                 return PlainTextResponse(f"At most {_LARGEST_BODY:,} bytes are read.\n", 413)
         return None
 
+    def _is_same_origin(self, origin: str, host: str) -> bool:
+        """Whether a form comes from our pages.
+
+        A proxy may pass on a Host without the port or another Host, so that a form may also come
+        from any allowed host; on loopback, where other servers listen too, ports must be equal.
+        """
+        try:
+            parts = urlsplit(origin.lower())
+            name = parts.hostname
+        except ValueError:
+            return False
+        if parts.scheme not in ("http", "https") or name is None:
+            return False
+        allowed = name not in LOOPBACK and self._access.allows_host(name)
+        return parts.netloc == host or allowed
+
+    def _ask_for_token(self, scope: Scope) -> Response | None:
+        """Refuse a request without the token; one in the address is kept as a cookie instead."""
+        token = self._access.token
+        if token is None:
+            return None
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        candidate = next((value for name, value in pairs if name == "token"), None)
+        if candidate is not None and _is_equal(candidate, token):
+            remaining = urlencode([(name, value) for name, value in pairs if name != "token"])
+            path = self._access.root_path + scope.get("raw_path", b"/").decode("latin-1")
+            # One leading slash: "//name" would be the address of another host.
+            address = "/" + path.lstrip("/") + (f"?{remaining}" if remaining else "")
+            redirect = RedirectResponse(address, 303)
+            redirect.set_cookie(
+                COOKIE,
+                token,
+                httponly=True,
+                samesite="lax",
+                secure=self._is_encrypted(scope),
+                path=self._access.root_path or "/",
+            )
+            return redirect
+        if _is_equal(Request(scope).cookies.get(COOKIE, ""), token):
+            return None
+        text = "This explorer needs its token.\n"
+        text += "Open the address with ?token=... that `r2med explore` printed when it started.\n"
+        return PlainTextResponse(text, 401)
+
+    def _is_encrypted(self, scope: Scope) -> bool:
+        client = (scope.get("client") or ("",))[0]
+        if client in self._access.trusted_proxies:
+            forwarded = Headers(scope=scope).get("x-forwarded-proto")
+            return bool((forwarded or scope["scheme"]) == "https")
+        return bool(scope["scheme"] == "https")
+
+
+def failure_line(scope: Scope, error: Exception) -> str:
+    """Describe a failure in one line: the request, the error, and the line of code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    line = f"{scope['method']} {scope['path'][:200]}: {type(error).__name__}: {error}{where}"
+    return visible(" ".join(line.split()))[:500]
+
+
+def _is_equal(candidate: str, token: str) -> bool:
+    return hmac.compare_digest(candidate.encode(), token.encode())
+
+
+def _is_followed_link(headers: Headers) -> bool:
+    """Whether a browser asks for a whole page because the user followed a link."""
+    mode, destination = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return bool(mode == "navigate" and destination == "document")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
+
 
 class Parameters:
-    """The parameters of a request; each is read at most once and by its own rule."""
+    """The parameters of a request, each validated when it is read."""
 
     def __init__(self, values: QueryParams | FormData) -> None:
         self._values = values
 
     def text(self, name: str, *, longest: int = _LONGEST_VALUE) -> str | None:
-        """A text without control characters; None where it is absent or empty."""
+        """A text without control characters; None if it is absent or empty."""
         values = self.texts(name, longest=longest)
         if len(values) > 1:
             raise UsageError(f"{name} is given {len(values)} times, expected once.")
         return values[0] if values else None
 
     def texts(self, name: str, *, longest: int = _LONGEST_VALUE) -> tuple[str, ...]:
-        """All values of a parameter that may be repeated, each once."""
+        """All values of a parameter that may be repeated, without duplicates."""
         values = [value for value in self._values.getlist(name) if value]
         for value in values:
             if not isinstance(value, str):
@@ -108,16 +238,27 @@ class Parameters:
             if len(value) > longest:
                 raise UsageError(f"{name} has {len(value):,} characters, at most {longest:,} fit.")
             if _CONTROL.search(value):
-                raise UsageError(f"{name} holds a control character.")
+                raise UsageError(f"{name} contains a control character.")
         return tuple(dict.fromkeys(str(value) for value in values))
 
     def word(self, name: str, allowed: Collection[str]) -> str | None:
-        """One of the allowed words."""
+        """One of the allowed words; None if it is absent."""
         value = self.text(name)
         if value is not None and value not in allowed:
-            raise UsageError(f"{name} {value[:60]!r} is not known. {nearest(value, allowed)}")
+            raise UsageError(f"We don't know the {name} {value[:60]!r}. {nearest(value, allowed)}")
         return value
 
+    def words(self, name: str, allowed: Collection[str], *, most: int) -> tuple[str, ...]:
+        """Several of the allowed words."""
+        values = self.texts(name)
+        if len(values) > most:
+            raise UsageError(f"{name} is given {len(values)} times, expected at most {most}.")
+        for value in values:
+            if value not in allowed:
+                problem = f"We don't know the {name} {value[:60]!r}."
+                raise UsageError(f"{problem} {nearest(value, allowed)}")
+        return values
+
     def metric(self) -> str:
-        """The metric shown."""
+        """The metric to show."""
         return str(parse_metric(self.text("metric", longest=40) or "ndcg@10"))

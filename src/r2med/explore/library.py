@@ -1,4 +1,4 @@
-"""What the pages show: stored results and task data, read once and renewed when files change.
+"""Data of the pages: stored results and task data, read once and renewed when files change.
 
 Results are looked for on every request and read only when new, so that a result stored meanwhile
 appears on reload. A damaged one is named and the rest stays usable.
@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,13 +20,19 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 from markupsafe import Markup
 
-from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, nearest
-from r2med.results.diagnosis.diagnose import Scene
+from r2med.errors import MissingError, R2MedError, UsageError, nearest
+from r2med.execution.resources import log_warning
+from r2med.explore.render import LabelledLink, Link
+from r2med.explore.sharing import local_name, name_local_task
+from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
+from r2med.results.diagnosis.findings import TaskDiagnosis
+from r2med.results.index import FolderContent, folder_times, read_results
 from r2med.results.leaderboard import Leaderboard, leaderboard, own_suite
-from r2med.results.lookup import newest_by_system, newest_first, own_tasks
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
-from r2med.results.record import RECORD_FILE, RUN_FILE, SCORES_FILE, Result
-from r2med.results.store import LOCAL, Store, read_result
+from r2med.results.published_data import has_published_data
+from r2med.results.record import BENCHMARK, RUN_FILE, Result, added_judgements
+from r2med.results.select import Ranking, ResultSet, StoredSystem, group_systems
+from r2med.results.store import LOCAL
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
@@ -46,16 +52,15 @@ if TYPE_CHECKING:
     from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 
 T = TypeVar("T")
-#: Corpora and their terms stay in memory for so many tasks; a full task takes 100 to 200 MB.
+#: Corpora and their terms stay in memory for this many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES, _SEARCHERS = 4, 2, 1
-_BOARDS, _RUNS, _LISTS = 64, 64, 250
-_FILES = (RECORD_FILE, RUN_FILE, SCORES_FILE)
+_BOARDS, _RUNS, _LISTS, _DIAGNOSES, _OVERLAPS = 64, 64, 250, 32, 64
 _ABSENT = "The texts of this task were not at hand when this site was written."
 _LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
 
 
-class Kept(Generic[T]):
-    """The values used last, each made once however many requests wait for it."""
+class Cache(Generic[T]):
+    """The most recently used values, each made once however many threads ask for it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -64,20 +69,26 @@ class Kept(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The value of a key; an error of `make` is not kept."""
+        """Return the value of a key, made if it is missing; nothing is kept of an error."""
         with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
             making = self._making.setdefault(key, threading.Lock())
         with making:
-            value = self._values.get(key)
-            if value is None:
+            try:
+                with self._lock:
+                    if key in self._values:
+                        return self._values[key]
                 value = make()
-            with self._lock:
-                self._making.pop(key, None)
-                self._values[key] = value
-                self._values.move_to_end(key)
-                while len(self._values) > self._limit:
-                    self._values.popitem(last=False)
-        return value
+                with self._lock:
+                    self._values[key] = value
+                    while len(self._values) > self._limit:
+                        self._values.popitem(last=False)
+                return value
+            finally:
+                with self._lock:
+                    self._making.pop(key, None)
 
 
 class Names(dict[str, str]):
@@ -95,14 +106,18 @@ class Snapshot:
     results: tuple[Result, ...] = ()
     """Newest first."""
     damaged: Mapping[Path, str] = field(default_factory=dict)
-    """What is wrong with the results that cannot be read, by folder."""
+    """By folder of a result that cannot be read, the problem."""
     audits: tuple[StoredAudit, ...] = ()
     damaged_audits: tuple[str, ...] = ()
     state: int = hash(())
+    stamps: Mapping[Path, Hashable] = field(default_factory=dict)
+    """By folder of a result, a value that changes whenever it is written again."""
     texts: bool = True
     """Whether texts of queries and documents may be shown."""
     public: bool = False
     """Whether pages are for others, so that none may name a place of this machine."""
+
+    _systems: dict[str | None, list[StoredSystem]] = field(default_factory=dict)
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
@@ -117,13 +132,13 @@ class Snapshot:
     @cached_property
     def own(self) -> Mapping[str, Path]:
         """The user's own tasks among the results, each with the folder of its data."""
-        return own_tasks(self.results)
+        return ResultSet(self.results, "").local_tasks
 
     @cached_property
     def suites(self) -> Mapping[str, Suite]:
-        """What has a leaderboard: the user's own data where it has results, then the suites."""
-        own = [own_suite(self.own)] if self.own else []
-        return {each.name: each for each in (*own, *suites())}
+        """Everything that has a leaderboard: local data with results, then the suites."""
+        local = [own_suite(self.own)] if self.own else []
+        return {suite.name: suite for suite in (*local, *suites())}
 
     def suite_of(self, name: str) -> str | None:
         """The suite of a task; None for a sample."""
@@ -133,20 +148,38 @@ class Snapshot:
     @property
     def suite(self) -> str:
         """The suite of the newest result, else the user's own data; R2MED without a result."""
-        known = {each.name for each in suites()}
-        stored = (result.suite for result in self.results if result.suite in known)
+        names = {entry.name for entry in suites()}
+        stored = (result.suite for result in self.results if result.suite in names)
         return next(stored, None) or (LOCAL if self.own else "full")
 
     def of_task(self, name: str, metric: str | None = None) -> dict[str, Result]:
-        """The newest result of every system on a task, the best first by nDCG@10.
+        """The result of every system on a task, by spec, the best first by nDCG@10.
 
-        Results on other data than that of the newest one are left out, and those without `metric`.
+        Each system has the version that its leaderboard shows, if that has the task. Results on
+        other data are left out (the published data counts, else the newest), and those without
+        `metric`.
         """
-        own = [result for result in self.results if result.task == name]
-        same = [each for each in own if each.data == own[0].data]
-        chosen = newest_by_system(same, lambda message: None)
-        ranked = sorted(chosen.values(), key=lambda each: -each.metrics.get("ndcg@10", 0.0))
-        return {each.system: each for each in ranked if metric is None or metric in each.metrics}
+        on_task = [result for result in self.results if result.task == name]
+        if not on_task:
+            return {}
+        published = (result for result in on_task if has_published_data(result))
+        data = next(published, on_task[0]).data
+        chosen: dict[str, Result] = {}
+        for system in self.systems(on_task[0].suite):
+            results = (version.result(name, data) for version in system.versions)
+            result = next(filter(None, results), None)
+            if result is not None and (metric is None or metric in result.metrics):
+                chosen.setdefault(result.system, result)
+        ranked = sorted(chosen.values(), key=lambda result: -result.metrics.get("ndcg@10", 0.0))
+        return {result.system: result for result in ranked}
+
+    def systems(self, suite: str | None) -> list[StoredSystem]:
+        """The systems with results of a suite, None for local tasks."""
+        if suite not in self._systems:
+            of_suite = [result for result in self.results if result.suite == suite]
+            tasks = {result.task for result in of_suite}
+            self._systems[suite] = group_systems(of_suite, tasks)
+        return self._systems[suite]
 
     def board(self, suite: str, **choice: Any) -> Leaderboard:
         """The leaderboard of a suite over these results; `choice` is as in `leaderboard`."""
@@ -156,16 +189,16 @@ class Snapshot:
             "audits": self.audits,
             "tell": lambda message: None,
         }
-        own = (each for each in self.results if (each.suite or LOCAL) == suite)
-        results = tuple((each.folder, each.record.created, each.name) for each in own)
-        audits = tuple((each.path, each.created) for each in self.audits)
+        of_suite = (stored for stored in self.results if (stored.suite or LOCAL) == suite)
+        results = tuple((stored.folder, self.stamps.get(stored.folder)) for stored in of_suite)
+        audits = tuple((stored.path, stored.created) for stored in self.audits)
         return self.library.boards.get(
             (results, audits, suite, *sorted(choice.items())),
-            lambda: _released(leaderboard(suite, **choice, **sources)),
+            lambda: _trim_memory(leaderboard(suite, **choice, **sources)),
         )
 
     def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
-        """The data that results were made on, and why texts are not shown: empty where they are."""
+        """The data that results were made on, and why texts are not shown (empty if they are)."""
         try:
             task = self.library.task(name)
         except R2MedError as problem:
@@ -182,53 +215,106 @@ class Library:
     """A results folder and the data of its tasks; every method may be called by many threads."""
 
     def __init__(
-        self, folder: str | Path, *, root: str | Path | None = None, tasks: str | None = None
+        self,
+        folder: str | Path,
+        *,
+        root: str | Path | None = None,
+        tasks: str | None = None,
+        judgements: str = BENCHMARK,
     ) -> None:
-        """`tasks` names folders of the user's own data that are not where results say."""
+        """Open a results folder.
+
+        Args:
+            folder: The results folder.
+            root: Folder of task data.
+            tasks: Folders of local data that are not where results say.
+            judgements: Judgements that scores are measured with: benchmark, all, review or a set.
+        """
         self.folder = Path(folder)
+        self.judgements = judgements
         self.root = root
-        self.boards: Kept[Leaderboard] = Kept(_BOARDS)
-        self.lists: Kept[tuple[str, Markup]] = Kept(_LISTS)
-        self.counted: Kept[Counted] = Kept(_BOARDS)
-        named = resolve(tasks) if tasks else []
-        places = zip(task_names(named), named, strict=True)
-        self._own = {name: place for name, place in places if isinstance(place, Path)}
+        self.boards: Cache[Leaderboard] = Cache(_BOARDS)
+        self.lists: Cache[tuple[str, Markup]] = Cache(_LISTS)
+        self.counted: Cache[Counted] = Cache(_BOARDS)
+        task_folders = resolve(tasks) if tasks else []
+        self._own = {
+            local_name(name): folder
+            for name, folder in zip(task_names(task_folders), task_folders, strict=True)
+            if isinstance(folder, Path)
+        }
         self._lock = threading.Lock()
-        self._read: dict[Path, tuple[Hashable, Result | str]] = {}
+        self._checked: Hashable = None
         self._current = Snapshot(self)
-        self._store = Store(self.folder)
-        self._tasks: Kept[Task] = Kept(_TASKS)
-        self._scenes: Kept[Scene] = Kept(_SCENES)
-        self._runs: Kept[Run] = Kept(_RUNS)
-        self._searchers: Kept[Bm25Searcher] = Kept(_SEARCHERS)
+        self._tasks: Cache[Task] = Cache(_TASKS)
+        self._scenes: Cache[Scene] = Cache(_SCENES)
+        self._runs: Cache[Run] = Cache(_RUNS)
+        self._diagnoses: Cache[TaskDiagnosis] = Cache(_DIAGNOSES)
+        self._overlaps: Cache[Mapping[str, float]] = Cache(_OVERLAPS)
+        self._searchers: Cache[Bm25Searcher] = Cache(_SEARCHERS)
 
     def snapshot(self) -> Snapshot:
         """The results as they are now."""
         with self._lock:
-            stamps = {
-                folder: tuple(_stamp(f"{folder}/{name}") for name in _FILES)
-                for folder in self._store.folders()
-            }
-            audits = sorted((self.folder / AUDITS).glob("*/*.json"))
-            names = (*(entry.name for entry in all_entries()), *self._own, *self._current.own)
-            data = (place for name in names if (place := self._place(name)))
-            state = hash((tuple(stamps.items()), *map(_stamp, audits), *map(_stamp, data)))
+            times = folder_times(self.folder)
+            other_stamps = self._other_stamps()
+            if times is not None and (times, other_stamps) == self._checked:
+                return self._current
+            content = read_results(self.folder)
+            state = hash((*content.stamps.items(), *content.damaged.items(), other_stamps))
             if state != self._current.state:
-                for folder, stamp in stamps.items():
-                    if folder not in self._read or self._read[folder][0] != stamp:
-                        self._read[folder] = stamp, _read(folder)
-                read = {folder: self._read[folder][1] for folder in stamps}
-                results = [each for each in read.values() if isinstance(each, Result)]
+                is_stored = self.judgements == BENCHMARK
                 problems: list[str] = []
                 self._current = Snapshot(
                     self,
-                    tuple(newest_first(results)),
-                    {folder: each for folder, each in read.items() if isinstance(each, str)},
+                    tuple(self._reuse(content) if is_stored else self._rescore(content)),
+                    content.damaged,
                     tuple(stored_audits(self.folder, problems.append)),
                     tuple(problems),
                     state,
+                    content.stamps,
                 )
+                other_stamps = self._other_stamps()
+            self._checked = (times, other_stamps)
             return self._current
+
+    def label(self, link: Link) -> Link:
+        """Return links that name the added judgements on every page, if there are any."""
+        if self.judgements == BENCHMARK:
+            return link
+        names = added_judgements(self.snapshot().results)
+        return LabelledLink(link, names or f"{BENCHMARK} + {self.judgements}")
+
+    def _rescore(self, content: FolderContent) -> Iterator[Result]:
+        """Measure the results with added judgements; stored scores stay as they are."""
+        from r2med.judge.rescore import rescore_results
+
+        root = None if self.root is None else Path(self.root)
+        rescored = rescore_results(
+            content.results, self.judgements, self.folder, root=root, warn=log_warning
+        )
+        return map(name_local_task, rescored)
+
+    def _reuse(self, content: FolderContent) -> Iterator[Result]:
+        """The results, where unchanged with the tables that were read for earlier pages."""
+        before = self._current
+        earlier = {result.folder: result for result in before.results}
+        for result in content.results:
+            folder = result.folder
+            same = folder in earlier and before.stamps.get(folder) == content.stamps[folder]
+            yield earlier[folder] if same else name_local_task(result)
+
+    def _other_stamps(self) -> Hashable:
+        """What changes with the stored audits and the folders of tasks' data."""
+        audits = sorted((self.folder / AUDITS).glob("*/*.json"))
+        names = (*(entry.name for entry in all_entries()), *self._own, *self._current.own)
+        data = (folder for name in names if (folder := self._place(name)))
+        added = [
+            path
+            for group in ("judgements", "reviews")
+            if self.judgements != BENCHMARK
+            for path in sorted((self.folder / group).rglob("*.*"))
+        ]
+        return tuple(map(_stamp, (*audits, *data, *added)))
 
     def knows(self, name: str) -> bool:
         """Whether a name is a registered task, or one whose folder is named or recorded."""
@@ -243,29 +329,42 @@ class Library:
                 f"The data of {name} {where}.\n"
                 "Name a folder of that name at the start: r2med explore --task FOLDER"
             )
-        hashes = (each.data for each in self._current.results if each.task == name)
+        hashes = (result.data for result in self._current.results if result.task == name)
         return self._tasks.get(
             (name, folder, next(hashes, None)),
-            lambda: _released(load_task(folder or name, name=name, root=self.root)),
+            lambda: _trim_memory(load_task(folder or name, name=name, root=self.root)),
         )
 
     def has_data(self, name: str) -> bool:
         """Whether a task's texts are here; its files are looked for, not read."""
-        place = self._place(name)
-        return place is not None and place.is_dir()
+        folder = self._place(name)
+        return folder is not None and folder.is_dir()
 
     def scene(self, task: Task) -> Scene:
         """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
-        return self._scenes.get(task.hash, lambda: _released(Scene(task)))
+        return self._scenes.get(task.hash, lambda: _trim_memory(Scene(task)))
 
-    def prepared(self, retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
+    def diagnosis(self, result: Result, task: Task, results: Sequence[Result]) -> TaskDiagnosis:
+        """Why a result misses positives of its task, cached for the next page."""
+        key = (result.folder, result.created, task.hash)
+        ranking = Ranking(result.system, self.ranked_run(result), result)
+        scene = self.scene(task)
+        return self._diagnoses.get(
+            key, lambda: diagnose_ranking(ranking, task, results=results, scene=scene)
+        )
+
+    def overlaps(self, task: Task) -> Mapping[str, float]:
+        """By judged query the share of its terms, by weight, that its best positive holds."""
+        return self._overlaps.get(task.hash, lambda: _query_overlaps(self.scene(task)))
+
+    def prepare_searcher(self, retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
         """The index of a task's corpus, kept for the next document."""
         key = (retriever, task.hash)
-        return self._searchers.get(key, lambda: _released(retriever.prepare(task)))
+        return self._searchers.get(key, lambda: _trim_memory(retriever.prepare(task)))
 
-    def ranked(self, result: Result) -> Run:
+    def ranked_run(self, result: Result) -> Run:
         """The lists of a result in the order in which they were measured."""
-        key = (result.folder, result.record.created)
+        key = (result.folder, result.record.files.get(RUN_FILE))
         return self._runs.get(key, lambda: replace(result).ranked)
 
     def _place(self, name: str) -> Path | None:
@@ -280,20 +379,20 @@ class Library:
         return self._own.get(name) or self._current.own.get(name)
 
 
-#: As malloc.h numbers them: how many heaps there are, and what is large enough for its own pages.
+#: Numbers of malloc.h: the most heaps, and the size from which a block gets separate pages.
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 
 
-def frugal() -> None:
-    """Give back what large values took as soon as they are gone; glibc would keep it by thread."""
+def limit_heaps() -> None:
+    """Let glibc return the memory of large values at once instead of keeping it per thread."""
     with suppress(OSError, AttributeError):
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
 
 
-def _released(value: T) -> T:
-    """Give the system back what was needed only to make a large value; glibc would keep it."""
+def _trim_memory(value: T) -> T:
+    """Return a large value after giving the memory used to make it back to the system."""
     pa.default_memory_pool().release_unused()
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -327,9 +426,13 @@ def _stamp(path: str | Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def _read(folder: Path) -> Result | str:
-    """A result, or what is wrong with it."""
-    try:
-        return read_result(folder)
-    except (DamagedError, DataError, OSError) as problem:
-        return str(problem)
+def _query_overlaps(scene: Scene) -> dict[str, float]:
+    ids = scene.task.queries.ids.to_pylist()
+    overlaps = {}
+    for query_id, terms in zip(ids, scene.query_terms, strict=True):
+        judged = scene.judged.get(query_id, {})
+        rows = [scene.lexicon.row(name) for name, grade in judged.items() if grade > 0]
+        present = [row for row in rows if row is not None]
+        if present:
+            overlaps[query_id] = float(scene.lexicon.coverage(terms)[present].max())
+    return overlaps

@@ -7,18 +7,23 @@ become markup. Pages have no inline style and no inline script.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from math import floor
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 import jinja2
+import numpy as np
 from markupsafe import Markup, escape
+from numpy.typing import NDArray
 
 from r2med.errors import plural as plural
-from r2med.measure.significance import p_value
+from r2med.explore.sharing import without_folders
+from r2med.measure.intervals import mean_interval
+from r2med.number_format import format_difference, format_p, format_percent, format_points
 from r2med.report.console import visible
 from r2med.report.table import task_label
 
@@ -53,15 +58,36 @@ Part = str | Sequence[str] | None
 
 
 class Link(Protocol):
-    """Where a page is, for those who write pages: a URL, or None where there is no such page."""
+    """Where a page is, for those who write pages: a URL, or None if the page does not exist."""
 
     def __call__(self, page: str, **parts: Part) -> str | None:
         """The address of a page with its parameters; those without a value are left out."""
         ...
 
 
-def server_link(page: str, **parts: Part) -> str | None:
-    """The address of a page of the server."""
+@dataclass(frozen=True)
+class LabelledLink:
+    """The links of pages whose scores use added judgements, which every page then says."""
+
+    link: Link
+    judgements: str
+
+    def __call__(self, page: str, **parts: Part) -> str | None:
+        """Return the address of a page."""
+        return self.link(page, **parts)
+
+
+def link_below(root_path: str = "") -> Link:
+    """Return the function that gives addresses of a server below a path."""
+
+    def link(page: str, **parts: Part) -> str | None:
+        return root_path + server_link(page, **parts)
+
+    return link
+
+
+def server_link(page: str, **parts: Part) -> str:
+    """Return the address of a page of the server."""
     values = {name: value for name, value in parts.items() if value}
     path = f"/{page}"
     if page in ("task", "query", "document"):
@@ -76,7 +102,7 @@ def server_link(page: str, **parts: Part) -> str | None:
 
 
 def render(template: str, link: Link, **values: Any) -> str:
-    """A whole page; `title` says where one is, and `page` which part of the navigation."""
+    """Render a page; `title` names it, and `page` the current part of the navigation."""
     return str(_environment().get_template(template).render(link=link, **values))
 
 
@@ -93,19 +119,21 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_shown,
+        finalize=_neutralise,
         auto_reload=False,
     )
     environment.filters |= {
         "points": points,
-        "signed": signed,
-        "share": lambda value: f"{100 * value:.0f} %",
-        "p": p_value,
+        "signed": format_signed,
+        "share": format_percent,
+        "p": format_p,
         "plural": plural,
         "label": task_label,
         "breakable": breakable,
         "thousands": lambda value: f"{value:,}",
         "sentence": sentence,
+        "inline_code": inline_code,
+        "without_folders": without_folders,
     }
     environment.globals |= {
         "disclaimer": DISCLAIMER,
@@ -116,14 +144,14 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _neutralise(value: Any) -> Any:
     """Neutralise a text of unknown origin; markup was made here and stays."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def points(value: float | None, digits: int = 1) -> str:
-    """A score of 0 to 1, times 100; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:.{digits}f}"
+    """A score of 0 to 1, times 100; a dash if it is missing."""
+    return format_points(value, digits)
 
 
 def sentence(text: str) -> str:
@@ -131,9 +159,22 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def signed(value: float | None, digits: int = 1) -> str:
+def format_signed(value: float | None, digits: int = 1) -> str:
     """A difference of two scores, times 100, with a real minus sign."""
-    return "" if value is None else f"{100 * value:+.{digits}f}".replace("-", "−")
+    return "" if value is None else format_difference(value, digits).replace("-", "−")
+
+
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def inline_code(text: str) -> Markup:
+    """Return a message as HTML in which `commands` between backticks are code."""
+    parts = _CODE.split(visible(text))
+    html_parts = [
+        f"<code>{escape(part)}</code>" if index % 2 else str(escape(part))
+        for index, part in enumerate(parts)
+    ]
+    return Markup("".join(html_parts))
 
 
 _JOINT = re.compile(r"([/|+:,\[\]_-]+)")
@@ -149,30 +190,37 @@ def breakable(text: str) -> Markup:
 
 @dataclass(frozen=True)
 class Axis:
-    """A horizontal axis in pixels; its ends stand inside, so that no dot or number is cut."""
+    """A horizontal axis in percent of its cell; its ends are inside, so that no dot is cut."""
 
     low: float
     high: float
-    width: int = 180
-    _edge = 14
+    _edge = 5.0
+
+    @classmethod
+    def around(cls, means: Sequence[float], scores: Iterable[NDArray[np.float64]] = ()) -> Axis:
+        """An axis that reaches from the ten points below to the ten points above all values."""
+        intervals = [mean_interval(values) for values in scores]
+        values = [*means, *(end for i in intervals for end in (i.low, i.high))]
+        low, high = min(values, default=0.0), max(values, default=1.0)
+        return cls(max(0.0, floor(10 * low) / 10), min(1.0, (floor(10 * high) + 1) / 10))
 
     def at(self, value: float) -> float:
-        """Where a value stands."""
+        """Where a value is drawn, in percent of the width."""
         share = (value - self.low) / (self.high - self.low)
-        return round(self._edge + (self.width - 2 * self._edge) * share, 1)
+        return round(self._edge + (100 - 2 * self._edge) * share, 2)
 
     @property
     def ticks(self) -> list[tuple[float, int]]:
-        """Places with their numbers, × 100."""
+        """Positions in percent with their numbers, × 100."""
         step = 0.1 if self.high - self.low <= 0.5 else 0.2
         count = int(round((self.high - self.low) / step, 6)) + 1
-        values = [self.low + step * place for place in range(count)]
+        values = [self.low + step * index for index in range(count)]
         return [(self.at(value), round(100 * value)) for value in values]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a plot, in pixels, and what it stands for."""
+    """A bar of a plot, in pixels, and its meaning."""
 
     x: float
     y: float
@@ -182,8 +230,3 @@ class Bar:
     side: str = ""
     """won, lost or even, where the bar is a difference."""
     query_id: str = ""
-
-
-def level(value: float | None, most: float) -> int:
-    """Which of ten shades stands for a value; -1 where there is none."""
-    return -1 if value is None else min(9, int(10 * value / most)) if most > 0 else 0

@@ -1,4 +1,4 @@
-"""One file that says what was measured, how sure it is and how it was made: `r2med report`.
+"""One file with all measurements, their certainty and their settings: `r2med report`.
 
 The page needs nothing else: its style and figures are inside it, it runs no script, and it prints.
 """
@@ -15,17 +15,18 @@ from typing import Any
 from markupsafe import Markup
 
 from r2med.errors import MissingError
+from r2med.execution.resources import Warn, log_warning
 from r2med.explore.pages.leaderboard import View, draw_figure, headline, table_values
 from r2med.explore.render import Link, plural, render, static_file
+from r2med.explore.sharing import hide_folders, name_local_task, shareable
 from r2med.measure.metrics import parse_metric
-from r2med.measure.significance import SIGNIFICANT
-from r2med.results.compare import Comparison, compare
+from r2med.measure.verdicts import Verdict
+from r2med.results.compare import Comparison, compare_selection
 from r2med.results.cost import cost_of
 from r2med.results.leaderboard import Leaderboard, leaderboard
-from r2med.results.lookup import distinct_results, find_named, stored_results
 from r2med.results.record import Result
+from r2med.results.select import ResultSet, group_systems, group_versions, select_versions
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
-from r2med.retrieve.conditions import Tell, log
 from r2med.tasks.load import task_names
 from r2med.tasks.registry import in_suite_order, registered_task, resolve
 
@@ -35,101 +36,128 @@ def report_page(
     task: str | None = None,
     metric: str = "ndcg@10",
     results: str | Path = DEFAULT_FOLDER,
-    tell: Tell = log,
+    texts: bool = False,
+    tell: Warn = log_warning,
 ) -> str:
-    """The report of stored results as the text of one HTML file.
+    """Return the report of stored results as one HTML file.
 
     Without `systems` all that have results in the folder `results`, without `task` all tasks; the
-    first system is the one that the others are compared with.
+    first system is the one that the others are compared with. The report tells no folder of this
+    machine, and the first query and document as models saw them only with `texts`.
     """
     name = str(parse_metric(metric))
-    chosen = _chosen(systems, task, Path(results), tell)
+    selected = _select_results(systems, task, Path(results), tell)
+    chosen = hide_folders(map(name_local_task, selected))
     by_suite: dict[str, list[Result]] = {}
-    for each in chosen:
-        by_suite.setdefault(each.suite or LOCAL, []).append(each)
+    for result in chosen:
+        by_suite.setdefault(result.suite or LOCAL, []).append(result)
     boards = {
         suite: leaderboard(
             suite,
-            task=None if suite == LOCAL else ",".join(dict.fromkeys(each.task for each in own)),
+            task=None
+            if suite == LOCAL
+            else ",".join(dict.fromkeys(result.task for result in suite_results)),
             metric=name,
             results=chosen,
+            all_versions=True,
             tell=lambda message: None,
         )
-        for suite, own in by_suite.items()
+        for suite, suite_results in by_suite.items()
     }
     link = _embedding(boards)
     where = " and ".join(board.suite.title for board in boards.values())
-    versions = sorted({pair for each in chosen for pair in each.record.versions.items()})
+    versions = sorted({pair for result in chosen for pair in result.record.versions.items()})
     return render(
         "report.html",
         link,
-        title=f"{plural(len(set(map(_called, chosen))), 'system')} on {where}",
+        title=f"{plural(len({result.system_key for result in chosen}), 'system')} on {where}",
         metric=name,
         sheets=[_sheet(board, by_suite[suite], link) for suite, board in boards.items()],
-        readable=lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
+        readable=lambda value: json.dumps(
+            shareable(value, texts=texts), indent=2, ensure_ascii=False, default=str
+        ),
+        settings=lambda value: json.dumps(
+            shareable(value, texts=True), indent=2, ensure_ascii=False, default=str
+        ),
+        texts=texts,
         css=Markup(static_file("explore.css").decode()),
-        created=max(each.record.created for each in chosen)[:10],
+        created=max(result.record.created for result in chosen)[:10],
         versions=[f"{library} {version}" for library, version in versions],
-        significant=SIGNIFICANT,
     )
 
 
-def _chosen(systems: Sequence[str], task: str | None, folder: Path, tell: Tell) -> list[Result]:
-    """Newest results by system and task, systems in the order in which they are named."""
-    stored = stored_results(folder, tell)
-    tasks = task_names(resolve(task)) if task else sorted({each.task for each in stored})
-    named = [find_named(text, stored, folder) for text in systems]
-    if systems:
-        stored = stored_results([each for one in named for each in one.results], tell)
-    apart = distinct_results(stored)
-    chosen = [each for name in in_suite_order(tasks) for each in apart if each.task == name]
+def _select_results(
+    systems: Sequence[str], task: str | None, folder: Path, tell: Warn
+) -> list[Result]:
+    """The results to report, systems in the order in which they are named.
+
+    All stored versions of a system are reported, each as a separate row.
+    """
+    result_set = ResultSet.open(folder, tell)
+    tasks = task_names(resolve(task)) if task else sorted({r.task for r in result_set.results})
+    requested = [result_set.require_versions(text) for text in systems]
+    order = {version.key: index for index, group in enumerate(requested) for version in group}
+    on_tasks = [
+        result
+        for result in result_set.results
+        if result.task in tasks and (not systems or result.system_key in order)
+    ]
+    chosen: list[Result] = []
+    for suite in dict.fromkeys(result.suite for result in on_tasks):
+        of_suite = [result for result in on_tasks if result.suite == suite]
+        suite_tasks = in_suite_order(sorted({result.task for result in of_suite}))
+        for system in group_systems(of_suite, suite_tasks):
+            for version in system.versions:
+                results = (version.result(name) for name in suite_tasks)
+                chosen += filter(None, results)
     if not chosen:
         where = f"{folder} holds no result{f' on {task}' if task else ''} to report."
         raise MissingError(f"{where}\nMake one first: r2med eval bm25 --task demo")
-    order = {one.name: place for place, one in enumerate(named)}
-    places = {each: order.get(each.name, order.get(each.system, len(order))) for each in chosen}
-    return sorted(chosen, key=lambda each: (places[each], _called(each)))
-
-
-def _called(result: Result) -> str:
-    """A system's text, or what tells it apart from a newer one of the same text."""
-    return result.alias or result.system
+    return sorted(chosen, key=lambda result: (order.get(result.system_key, 0), result.system))
 
 
 def _sheet(board: Leaderboard, results: Sequence[Result], link: Link) -> dict[str, Any]:
     """The part of a report about one suite, or about the user's own data."""
     view = View(board.suite.name, board.metric, origin="measured")
     by_system: dict[str, list[Result]] = {}
-    for each in results:
-        by_system.setdefault(_called(each), []).append(each)
-    entries = map(registered_task, dict.fromkeys(each.task for each in results))
+    for result in results:
+        by_system.setdefault(result.system_key, []).append(result)
+    comparison = _versus(by_system, board.metric)
+    entries = map(registered_task, dict.fromkeys(result.task for result in results))
     return {
         "board": board,
         "headline": headline(board),
         "table": Markup(render("board.html", link, **table_values(board, view))),
-        "comparison": _versus(by_system, board.metric),
-        "runs": [(own[0].name, own, cost_of(own)) for own in by_system.values()],
+        "comparison": comparison,
+        "verdicts": _verdicts_on_last(comparison) if comparison else [],
+        "runs": [
+            (system_results[0].name, system_results, cost_of(system_results))
+            for system_results in by_system.values()
+        ],
         "tasks": [entry for entry in entries if entry],
     }
 
 
-def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
-    """The systems that ran on the same data as the first one, each against it; None if none did.
+def _verdicts_on_last(comparison: Comparison) -> list[Verdict]:
+    """The verdicts on every system against the last one, the baseline."""
+    last = len(comparison.systems) - 1
+    pairs = zip(comparison.pairs, comparison.verdicts, strict=True)
+    return [verdict for pair, verdict in pairs if pair.b == last]
 
-    One system under several texts counts once.
-    """
-    data = {name: {each.data for each in own} for name, own in by_system.items()}
+
+def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
+    """Compare the systems that ran on the same data as the first one with it; None if none did."""
+    data = {key: {result.data for result in results} for key, results in by_system.items()}
     shared = next(iter(data.values()))
-    once: dict[frozenset[str], str] = {}
-    for name, own in by_system.items():
-        if data[name] >= shared:
-            keys = frozenset(each.record.key for each in own if each.data in shared)
-            once.setdefault(keys, name)
-    [baseline, *others] = once.values()
-    if not others:
+    [baseline, *compared] = [key for key in by_system if data[key] >= shared]
+    if not compared:
         return None
-    same = [r for own in by_system.values() for r in own if r.data in shared]
-    return compare(*others, baseline, metric=metric, results=same, tell=lambda message: None)
+    versions = [
+        version
+        for key in (*compared, baseline)
+        for version in group_versions([r for r in by_system[key] if r.data in shared])
+    ]
+    return compare_selection(select_versions(versions), metric)
 
 
 def _embedding(boards: Mapping[str, Leaderboard]) -> Link:

@@ -1,9 +1,9 @@
-"""Confidence intervals of means: how far a score would move with other queries of the same kind.
+"""Confidence intervals of means: how much a score would vary with other queries of the same type.
 
-They are Student's t intervals with two corrections. Where a column has heavy tails (of two similar
-systems most queries tie and a few differ by much), a small sample tells little about the spread of
-all queries, so the degrees of freedom fall as the kurtosis rises. Where a column does not vary at
-all, the queries not seen may: with n equal values, the share of queries that have another value is
+They are Student's t intervals with two corrections. If a column has heavy tails (two similar
+systems tie on most queries and differ much on a few), a small sample says little about the spread
+of all queries, so the degrees of freedom fall as the kurtosis rises. If a column does not vary at
+all, unseen queries may: with n equal values, the share of queries that have another value is
 below 1 - 0.025 ** (1 / n) with the same confidence, which bounds the mean.
 
 `bench/intervals.py` holds the coverage on differences of real results; percentiles of the
@@ -55,7 +55,7 @@ def mean_interval(values: Column, *, span: Span = SCORES) -> Interval:
 def pooled_interval(
     tasks: Sequence[Column], *, by: Averaging = "task", span: Span = SCORES
 ) -> Interval:
-    """The interval of a mean over tasks; other queries are imagined within each task."""
+    """The interval of a mean over tasks; queries are resampled within each task (stratified)."""
     from scipy.special import stdtrit  # takes longer to import than most commands
 
     pooled = estimate(tasks, by, freedom_of=_freedom)
@@ -90,14 +90,14 @@ def estimate(
 ) -> Estimate:
     """The mean over tasks with its standard error, drawn from the spread within each task.
 
-    One query has no spread: such a task takes the mean spread of the others.
+    A task with a single query takes the mean variance of the other tasks.
     """
     sizes = np.array([len(task) for task in tasks], dtype=np.float64)
     weights = sizes / sizes.sum() if by == "query" else np.full(len(tasks), 1 / len(tasks))
     means = np.array([task.mean() for task in tasks])
-    known = [variance(task) for task in tasks if len(task) > 1]
-    usual = float(np.mean(known)) if known else 0.0
-    variances = np.array([variance(task) if len(task) > 1 else usual for task in tasks])
+    variances_known = [variance(task) for task in tasks if len(task) > 1]
+    typical_variance = float(np.mean(variances_known)) if variances_known else 0.0
+    variances = np.array([variance(task) if len(task) > 1 else typical_variance for task in tasks])
     parts = weights**2 * variances / sizes
     freedoms = np.array([freedom_of(task) for task in tasks])
     total = float(parts.sum())
@@ -112,7 +112,7 @@ def estimate(
 
 
 def variance(values: Column) -> float:
-    """Of a sample; 0 where nothing but rounding noise varies, or where there is one value."""
+    """Variance of a sample; 0 for a single value or pure rounding noise."""
     return float(values.var(ddof=1)) if len(values) > 1 and np.ptp(values) > TIE else 0.0
 
 

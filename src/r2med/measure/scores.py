@@ -1,15 +1,15 @@
 """Scores: one row per judged query, one column per metric; their bounds, and their means.
 
-Means over tasks have names of their own, because they answer different questions: the task mean
-counts every task once (R2MED's headline), the query-weighted mean every query (NanoR2MED's). A mean
-over fewer tasks than it claims is never given.
+The two means over tasks answer different questions: the task mean counts every task once (R2MED's
+headline), the query-weighted mean counts every query once (NanoR2MED's). A mean is None if one of
+its tasks is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from math import fsum
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,8 @@ from r2med.measure.metrics import (
     stored_metrics,
 )
 from r2med.runs import Run
-from r2med.runs.run import TieOrder, ordered, places_of
-from r2med.tabular import Tabular
+from r2med.runs.run import TieOrder, find_positions, sort_lists
+from r2med.tables import Tabular
 from r2med.tasks.task import Judgements
 
 
@@ -72,12 +72,12 @@ class Scores(Tabular):
 
     def at(self, query_ids: pa.Array) -> Scores:
         """The rows of these queries, in this order."""
-        places = places_of(query_ids, self.query_ids)
-        if (places < 0).any():
-            first = query_ids[int(places.argmin())]
-            raise DataError(f"{(places < 0).sum()} queries have no scores, the first is {first}.")
-        columns = {name: column[places] for name, column in self.columns.items()}
-        return Scores(self.query_ids.take(pa.array(places)), self.positives[places], columns)
+        indices = find_positions(query_ids, self.query_ids)
+        if (indices < 0).any():
+            first = query_ids[int(indices.argmin())]
+            raise DataError(f"{(indices < 0).sum()} queries have no scores, the first is {first}.")
+        columns = {name: column[indices] for name, column in self.columns.items()}
+        return Scores(self.query_ids.take(pa.array(indices)), self.positives[indices], columns)
 
     def to_arrow(self) -> pa.Table:
         """Columns query_id, positives, and one per metric."""
@@ -105,17 +105,17 @@ def measure(
 
     Queries without judgements do not count, as in trec_eval.
     """
-    wanted = _chosen(metrics) if metrics is not None else stored_metrics()
-    return _scores_of(gains(ordered(run, ties), judgements), wanted)
+    metrics_to_score = _parse_metrics(metrics) if metrics is not None else stored_metrics()
+    return _score(gains(sort_lists(run, ties), judgements), metrics_to_score)
 
 
-def _scores_of(joined: Gains, metrics: Sequence[Metric]) -> Scores:
+def _score(joined: Gains, metrics: Sequence[Metric]) -> Scores:
     """Score a run that is already joined with its judgements."""
     columns = {str(metric): score_column(joined, metric) for metric in metrics}
     return Scores(joined.query_ids, joined.at_least(1), columns)
 
 
-def _chosen(names: Iterable[str | Metric]) -> list[Metric]:
+def _parse_metrics(names: Iterable[str | Metric]) -> list[Metric]:
     """Metrics from their names."""
     return [parse_metric(name) if isinstance(name, str) else name for name in names]
 
@@ -133,15 +133,17 @@ def tie_bounds(
     list. Documents that tie with the last one but were cut off are not in the run, so the bounds
     say nothing about them.
     """
-    wanted, listed = _chosen(metrics), ordered(run, ties)
-    joined = gains(listed, judgements)
+    metrics_to_score, ordered_run = _parse_metrics(metrics), sort_lists(run, ties)
+    joined = gains(ordered_run, judgements)
     if ties == "list" or not joined.levels.size:
-        scores = _scores_of(joined, wanted)
+        scores = _score(joined, metrics_to_score)
         return scores, scores
-    listed = listed.over(joined.query_ids, places_of(listed.query_ids, joined.query_ids))
+    ordered_run = ordered_run.over(
+        joined.query_ids, find_positions(ordered_run.query_ids, joined.query_ids)
+    )
     precision = np.float32 if ties == "trec" else np.float64
     values = np.full(joined.levels.shape, -np.inf, dtype=precision)
-    values[listed.query_rows, listed.ranks - 1] = listed.scores
+    values[ordered_run.query_rows, ordered_run.ranks - 1] = ordered_run.scores
     # For every rank a number that equal scores share, ascending.
     groups = np.zeros(values.shape, dtype=np.int64)
     groups[:, 1:] = np.cumsum(values[:, 1:] != values[:, :-1], axis=1)
@@ -150,7 +152,7 @@ def tie_bounds(
     for sign in (1.0, -1.0):
         order = np.lexsort((sign * joined.levels.ravel(), groups.ravel(), rows))
         levels = joined.levels.ravel()[order].reshape(joined.levels.shape)
-        bounds.append(_scores_of(replace(joined, levels=levels), wanted))
+        bounds.append(_score(replace(joined, levels=levels), metrics_to_score))
     return bounds[0], bounds[1]
 
 
@@ -162,20 +164,20 @@ def ceiling(
     depth: int,
     ties: TieOrder = "trec",
 ) -> Scores:
-    """Score a run whose first `depth` documents stand in the best order their judgements allow.
+    """Score a run whose first `depth` documents are in the best order their judgements allow.
 
     The candidates are those of the reranked run itself: reranking changes the order of its first
     documents, never which they are.
     """
-    joined = gains(ordered(run, ties), judgements)
+    joined = gains(sort_lists(run, ties), judgements)
     levels = joined.levels.copy()
     levels[:, :depth] = -np.sort(-levels[:, :depth], axis=1)
-    return _scores_of(replace(joined, levels=levels), metrics)
+    return _score(replace(joined, levels=levels), metrics)
 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """What a row of task scores comes to; None where a task is missing."""
+    """Means of one row of task scores; None if a task is missing."""
 
     tasks: int
     """How many tasks have a score."""
@@ -201,10 +203,14 @@ def aggregate(
     return Aggregates(
         tasks=len(present),
         queries=total,
-        task_mean=fmean(values[task] for task in present) if complete else None,
+        task_mean=_mean_over(values, present) if complete else None,
         weighted_mean=weighted / total if complete and total else None,
         families={
-            family: fmean(values[task] for task in own) if values.keys() >= set(own) else None
-            for family, own in groups.items()
+            family: _mean_over(values, tasks) if values.keys() >= set(tasks) else None
+            for family, tasks in groups.items()
         },
     )
+
+
+def _mean_over(values: Mapping[str, float], tasks: Collection[str]) -> float:
+    return fsum(values[task] for task in tasks) / len(tasks)

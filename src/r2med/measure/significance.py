@@ -1,9 +1,8 @@
 """Is one system really better? Paired tests over queries, of two systems or of all pairs of many.
 
-Queries of different tasks are never mixed, and Holm's correction covers what is tested together,
-because the more is tested the likelier something differs by luck. The randomisation test is written
-by hand because scipy's calls back into Python for every statistic; the tests hold it to scipy's
-answers and to exact enumeration.
+Differences are taken within tasks, and Holm's correction covers all tests reported together. The
+randomisation test is written by hand because scipy's calls back into Python for every statistic;
+the tests compare it with scipy and with exact enumeration.
 """
 
 from __future__ import annotations
@@ -47,9 +46,13 @@ class Difference:
     difference: float
     interval: Interval
     p_randomisation: float
-    p_t: float
-    effect: float
-    """Mean difference over its standard deviation (Cohen's d of paired differences)."""
+    p_t: float | None
+    """None if no task varies within itself, because t is then undefined."""
+    effect: float | None
+    """Mean difference / its standard deviation within tasks (Cohen's d of paired differences).
+
+    None for a difference that does not vary, whose d is infinite.
+    """
     won: int
     tied: int
     lost: int
@@ -66,6 +69,20 @@ class TaskDifference:
 
 
 @dataclass(frozen=True)
+class Heterogeneity:
+    """How much the difference of two systems varies between tasks, beyond chance."""
+
+    q: float
+    """Cochran's Q: squared deviations of the tasks' differences, weighted by 1 / variance."""
+    freedom: int
+    p_q: float
+    i_squared: float
+    """Share of the variation between tasks that is not chance (Higgins and Thompson 2002)."""
+    p_random_tasks: float | None
+    """Of a t-test over the tasks' differences: the tasks are a random sample of tasks."""
+
+
+@dataclass(frozen=True)
 class Pair:
     """Two systems by their places, compared on every task and over all; A is the earlier one."""
 
@@ -78,6 +95,8 @@ class Pair:
     """Every query counts once."""
     p_holm: float
     """The randomisation p-value of the task mean, corrected for the number of pairs."""
+    heterogeneity: Heterogeneity | None = None
+    """None for a single task."""
 
     @property
     def lines(self) -> list[TaskDifference]:
@@ -95,14 +114,24 @@ def compare_columns(a: Column, b: Column) -> Difference:
     return pair.by_task
 
 
-def compare_systems(tasks: Mapping[str, Matrix], *, resamples: int | None = None) -> list[Pair]:
-    """Compare every pair of systems on every task and over the tasks.
+def compare_systems(
+    tasks: Mapping[str, Matrix],
+    *,
+    pairs: Sequence[tuple[int, int]] | None = None,
+    resamples: int | None = None,
+) -> list[Pair]:
+    """Compare pairs of systems on every task and over the tasks.
 
-    Without `resamples` there are as many draws as the number of pairs calls for.
+    Args:
+        tasks: Scores by task, queries by systems.
+        pairs: Columns to compare, which Holm's correction covers; by default every pair.
+        resamples: Random draws; by default as many as the number of pairs needs.
+
     """
     if not tasks or not all(len(matrix) for matrix in tasks.values()):
         raise DataError("nothing to compare: the systems have no judged query in common.")
-    pairs = list(combinations(range(next(iter(tasks.values())).shape[1]), 2))
+    if pairs is None:
+        pairs = list(combinations(range(next(iter(tasks.values())).shape[1]), 2))
     count = draws_for(len(pairs)) if resamples is None else resamples
     scores = list(tasks.values())
     single = [pairwise_p([matrix], "task", resamples=count) for matrix in scores]
@@ -111,22 +140,25 @@ def compare_systems(tasks: Mapping[str, Matrix], *, resamples: int | None = None
     else:
         p_task = pairwise_p(scores, "task", resamples=count)
         p_query = pairwise_p(scores, "query", resamples=count)
-    compared = []
+    pairs_compared = []
     for pair, p_holm in zip(pairs, holm([p_task[pair] for pair in pairs]), strict=True):
         p_values = [p[pair] for p in single]
-        by_task = zip(tasks.items(), p_values, holm(p_values), strict=True)
+        tested = zip(tasks.items(), p_values, holm(p_values), strict=True)
         differences = tuple(
-            TaskDifference(name, _compared([matrix], pair, "task", p), corrected)
-            for (name, matrix), p, corrected in by_task
+            TaskDifference(name, _measure_difference([matrix], pair, "task", p), corrected)
+            for (name, matrix), p, corrected in tested
         )
-        mean = _compared(scores, pair, "task", p_task[pair])
-        every = _compared(scores, pair, "query", p_query[pair])
-        compared.append(Pair(*pair, differences, mean, every, p_holm))
-    return compared
+        by_task = _measure_difference(scores, pair, "task", p_task[pair])
+        by_query = _measure_difference(scores, pair, "query", p_query[pair])
+        columns = [matrix[:, pair[0]] - matrix[:, pair[1]] for matrix in scores]
+        pairs_compared.append(
+            Pair(*pair, differences, by_task, by_query, p_holm, heterogeneity(columns))
+        )
+    return pairs_compared
 
 
 def draws_for(pairs: int) -> int:
-    """Draws that leave Holm's correction over so many pairs room: ten below what separates."""
+    """Random draws for `pairs` tests, enough for significance after Holm's correction."""
     return max(RESAMPLES, round(10 * pairs / SIGNIFICANT))
 
 
@@ -143,25 +175,25 @@ def pairwise_p(tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAM
     scores = scores[np.ptp(scores, axis=1) > TIE]
     systems = scores.shape[1]
     totals = scores.sum(axis=0)
-    noise = [np.abs(scores - scores[:, [place]]).sum(axis=0) for place in range(systems)]
+    noise = [np.abs(scores - scores[:, [index]]).sum(axis=0) for index in range(systems)]
     observed = np.abs(totals[:, None] - totals) - 1e-9 * np.array(noise)
     exact = len(scores) < 40 and 2 ** len(scores) <= resamples
     extreme = np.zeros((systems, systems))
     for signs in _signs(len(scores), None if exact else resamples):
         sums = totals - 2 * (signs @ scores)
-        for place in range(systems - 1):
-            gaps = np.abs(sums[:, place + 1 :] - sums[:, [place]])
-            extreme[place, place + 1 :] += (gaps >= observed[place, place + 1 :]).sum(axis=0)
+        for index in range(systems - 1):
+            gaps = np.abs(sums[:, index + 1 :] - sums[:, [index]])
+            extreme[index, index + 1 :] += (gaps >= observed[index, index + 1 :]).sum(axis=0)
     p = extreme / 2 ** len(scores) if exact else (extreme + 1) / (resamples + 1)
     p = np.triu(p, 1)
     symmetric: Matrix = p + p.T + np.eye(systems)
     return symmetric
 
 
-def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float:
+def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float | None:
     """Two-sided p-value of the paired t-test on a mean over tasks, Welch's for several.
 
-    Where nothing varies there is no t; the p-value is then that of the signs alone.
+    None where no task varies within itself, so that no standard error can be estimated.
     """
     from scipy.special import stdtr  # takes longer to import than most commands
 
@@ -169,8 +201,40 @@ def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float:
     if abs(pooled.mean) <= TIE:
         return 1.0
     if not pooled.error:
-        return min(1.0, 2.0 ** (1 - sum(len(task) for task in tasks)))
+        return None
     return float(2 * stdtr(pooled.freedom, -abs(pooled.mean) / pooled.error))
+
+
+def heterogeneity(tasks: Sequence[Column]) -> Heterogeneity | None:
+    """Measure how differences vary between tasks; None for fewer than two tasks.
+
+    Q covers the tasks whose variance is known: at least two queries, and not all equal.
+    """
+    from scipy.special import chdtrc, stdtr  # takes longer to import than most commands
+
+    if len(tasks) < 2:
+        return None
+    means = np.array([task.mean() for task in tasks])
+    spread = float(means.std(ddof=1))
+    p_random = None
+    if spread > TIE:
+        t = abs(float(means.mean())) / (spread / np.sqrt(len(means)))
+        p_random = float(2 * stdtr(len(means) - 1, -t))
+    varying = [task for task in tasks if variance(task)]
+    if len(varying) < 2:
+        return Heterogeneity(0.0, 0, 1.0, 0.0, p_random)
+    weights = np.array([len(task) / variance(task) for task in varying])
+    varying_means = np.array([task.mean() for task in varying])
+    center = float(weights @ varying_means / weights.sum())
+    q = float(weights @ (varying_means - center) ** 2)
+    freedom = len(varying) - 1
+    i_squared = max(0.0, (q - freedom) / q) if q > 0 else 0.0
+    return Heterogeneity(q, freedom, float(chdtrc(freedom, q)), i_squared, p_random)
+
+
+def is_significant(p: float | None) -> bool:
+    """Whether a p-value, corrected where several are tested, is below `SIGNIFICANT`."""
+    return p is not None and p < SIGNIFICANT
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -194,11 +258,17 @@ def letters(different: NDArray[np.bool_]) -> list[str]:
     for a, b in combinations(range(size), 2):
         if different[a, b]:
             split = [
-                part
+                rest_of_column
                 for column in columns
-                for part in ((column - {a}, column - {b}) if {a, b} <= column else (column,))
+                for rest_of_column in (
+                    (column - {a}, column - {b}) if {a, b} <= column else (column,)
+                )
             ]
-            columns = [one for one in dict.fromkeys(split) if not any(one < two for two in split)]
+            columns = [
+                column
+                for column in dict.fromkeys(split)
+                if not any(column < larger for larger in split)
+            ]
     columns.sort(key=sorted)
     names = [*ascii_letters, *(f"[{n}]" for n in range(len(ascii_letters), len(columns)))]
     return [
@@ -207,38 +277,37 @@ def letters(different: NDArray[np.bool_]) -> list[str]:
     ]
 
 
-def _compared(
+def _measure_difference(
     tasks: Sequence[Matrix], pair: tuple[int, int], by: Averaging, p: float
 ) -> Difference:
-    a, b = ([matrix[:, place] for matrix in tasks] for place in pair)
+    a, b = ([matrix[:, index] for matrix in tasks] for index in pair)
     differences = [first - second for first, second in zip(a, b, strict=True)]
-    every = np.concatenate(differences)
+    pooled = np.concatenate(differences)
     mean_a, mean_b, difference = (_mean(side, by) for side in (a, b, differences))
-    within = [variance(task) for task in differences] if by == "task" else [variance(every)]
-    spread = float(np.sqrt(np.mean(within)))
     return Difference(
-        queries=len(every),
+        queries=len(pooled),
         mean_a=mean_a,
         mean_b=mean_b,
         difference=difference,
         interval=pooled_interval(differences, by=by, span=DIFFERENCES),
         p_randomisation=float(p),
         p_t=t_test_p(differences, by),
-        effect=difference / spread if spread else 0.0,
-        won=int((every > TIE).sum()),
-        tied=int((np.abs(every) <= TIE).sum()),
-        lost=int((every < -TIE).sum()),
+        effect=_effect_size(differences, difference, by),
+        won=int((pooled > TIE).sum()),
+        tied=int((np.abs(pooled) <= TIE).sum()),
+        lost=int((pooled < -TIE).sum()),
     )
 
 
-def p_value(value: float) -> str:
-    """A p-value to three places, without its leading zero."""
-    return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")
-
-
-def p_equation(value: float) -> str:
-    """A p-value as sentences say it."""
-    return "p < .001" if value < 0.001 else f"p = {p_value(value)}"
+def _effect_size(tasks: Sequence[Column], mean: float, by: Averaging) -> float | None:
+    """Cohen's d; by task, the variance is the mean of those of tasks with at least two queries."""
+    if abs(mean) <= TIE:
+        return 0.0
+    samples = [task for task in tasks if len(task) > 1] if by == "task" else [np.concatenate(tasks)]
+    if not samples:
+        return None
+    spread = float(np.sqrt(np.mean([variance(sample) for sample in samples])))
+    return mean / spread if spread else None
 
 
 def _mean(tasks: Sequence[Column], by: Averaging) -> float:
@@ -248,9 +317,9 @@ def _mean(tasks: Sequence[Column], by: Averaging) -> float:
 
 
 def _signs(size: int, resamples: int | None) -> Iterator[Matrix]:
-    """Assignments of signs, as 1 where a sign is turned: all of them, or so many random ones.
+    """Assignments of signs, as 1 where a sign is flipped: all of them, or `resamples` random ones.
 
-    Random ones come in blocks that stay small in memory.
+    Random signs come in blocks, to limit memory.
     """
     if resamples is None:
         yield ((np.arange(2**size)[:, None] >> np.arange(size)) & 1).astype(np.float64)

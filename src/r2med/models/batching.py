@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from r2med.errors import MissingError, R2MedError
+from r2med.errors import MissingError
+from r2med.execution.memory import out_of_memory
 from r2med.runs.run import offsets_of
 
 Rows = NDArray[np.int64]
@@ -57,18 +58,6 @@ class Batches:
                 continue
             yield rows, output
             queue = queue[len(rows) :]
-
-
-def out_of_memory(problem: BaseException) -> bool:
-    """Whether an error of any library, or the cause of one of ours, means that memory ran out."""
-    if isinstance(problem, MemoryError) or type(problem).__name__ == "OutOfMemoryError":
-        return True
-    if isinstance(problem, R2MedError):
-        return problem.__cause__ is not None and out_of_memory(problem.__cause__)
-    text = str(problem).lower()
-    return isinstance(problem, RuntimeError) and (
-        "out of memory" in text or "can't allocate memory" in text
-    )
 
 
 class TokenInputs:

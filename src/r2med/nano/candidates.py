@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from r2med.errors import UsageError
+from r2med.execution.resources import Resources
 from r2med.nano.pool import SEED
-from r2med.retrieve.conditions import Conditions
 from r2med.retrieve.fusion import NANO_K, Fusion
-from r2med.retrieve.given import find_subset, split_of, subset_names
+from r2med.retrieve.run_files import find_subset, split_of, subset_names
 from r2med.runs import Run
-from r2med.runs.run import ordered
+from r2med.runs.run import sort_lists
 from r2med.systems.build import System
+from r2med.systems.output import StageContext, run_member
 from r2med.systems.stages import Retrieval
-from r2med.systems.work import Ledger, Work, run_member
 from r2med.tasks.task import Judgements, Task, positives_of
 
 Role = Literal["bm25", "dense", "reranking_hybrid"]
@@ -53,33 +53,35 @@ class CandidateList:
 
 
 def make_candidates(
-    task: Task, dense: str = DEFAULT_DENSE, *, conditions: Conditions | None = None
+    task: Task, dense: str = DEFAULT_DENSE, *, resources: Resources | None = None
 ) -> list[CandidateList]:
     """Rank the pool by BM25 and an encoder, fuse, and choose the safeguards."""
     config = dense_config(dense)
-    lexical = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
-    vector = retrieved(dense, task, depth=FIRST_DEPTH + _EDGE, conditions=conditions)
-    return combined(lexical, vector, task.judgements, split=split_of(task), dense=(config, dense))
+    lexical = run_retriever(BM25, task, depth=FIRST_DEPTH, resources=resources)
+    vector = run_retriever(dense, task, depth=FIRST_DEPTH + _EDGE, resources=resources)
+    return combine_candidates(
+        lexical, vector, task.judgements, split=split_of(task), dense=(config, dense)
+    )
 
 
-def combined(
+def combine_candidates(
     lexical: Run, vector: Run, judgements: Judgements, *, split: str, dense: tuple[str, str]
 ) -> list[CandidateList]:
     """The three subsets of two rankings; equal scores of the vector one are ordered by id.
 
     `dense` is the name of the subset and the system that ranked it.
     """
-    first = lexical.truncated(FIRST_DEPTH)
-    second = ordered(vector, "id-ascending").truncated(FIRST_DEPTH)
+    first = lexical.truncate(FIRST_DEPTH)
+    second = sort_lists(vector, "id-ascending").truncate(FIRST_DEPTH)
     fused = Fusion(k=NANO_K).fuse([first, second], depth=HYBRID_DEPTH)
     positives = positives_of(judgements)
     hybrid, safeguards = {}, {}
     for query in fused.query_ids.to_pylist():
         hybrid[query] = fused.ranking(query)
-        own = positives.get(query, [])
-        if own and {name for name, _ in hybrid[query]}.isdisjoint(own):
+        query_positives = positives.get(query, [])
+        if query_positives and {name for name, _ in hybrid[query]}.isdisjoint(query_positives):
             chance = random.Random(f"{SEED}\0{split}\0{query}\0positive_safeguard")
-            safeguards[query] = chance.choice(own)
+            safeguards[query] = chance.choice(query_positives)
             hybrid[query] += [(safeguards[query], 0.0)]
     config, system = dense
     fusion = f"fusion of {BM25} and {system} by rank (k = {NANO_K})"
@@ -94,10 +96,10 @@ def combined(
 
 def dense_config(spec: str) -> str:
     """The subset's name: that of the checkpoint, so harrier gives `harrier_oss_v1_270m`."""
-    stage = _retriever(spec, Conditions())
-    if stage.entry.engine == "bm25":
+    stage = _retriever(spec, Resources())
+    if stage.entry.backend == "bm25":
         raise UsageError(
-            f"--dense {spec}: that is no encoder but BM25, which is the other member already. "
+            f"--dense {spec}: this is BM25, which is one of the two members already. "
             "Give an encoder such as harrier, minilm or wordllama."
         )
     checkpoint = str(stage.entry.fields.get("checkpoint") or spec)
@@ -105,11 +107,11 @@ def dense_config(spec: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") or "dense"
 
 
-def retrieved(spec: str, task: Task, *, depth: int, conditions: Conditions | None = None) -> Run:
+def run_retriever(spec: str, task: Task, *, depth: int, resources: Resources | None = None) -> Run:
     """The best `depth` documents of every query, by one registered retriever."""
-    conditions = conditions or Conditions()
-    stage = replace(_retriever(spec, conditions), depth=depth)
-    return stage.run(Work(task, Ledger(), run_member, conditions))
+    resources = resources or Resources()
+    stage = replace(_retriever(spec, resources), depth=depth)
+    return stage.run(StageContext(task, run_member, resources.warn)).run
 
 
 def read_candidates(task: Task) -> Iterator[CandidateList]:
@@ -125,9 +127,9 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
         yield CandidateList(roles[config], run, config)
 
 
-def _retriever(spec: str, conditions: Conditions) -> Retrieval:
+def _retriever(spec: str, resources: Resources) -> Retrieval:
     """The retriever that a text names; anything longer than one first stage is refused."""
-    stage = System.from_spec(spec, conditions).stage
+    stage = System.from_spec(spec, resources).stage
     if not isinstance(stage, Retrieval):
         raise UsageError(
             f"{spec!r} is not a single retriever, expected one name such as bm25-nano, minilm or "

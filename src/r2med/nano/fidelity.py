@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shlex import quote
 
 import numpy as np
 import pyarrow.compute as pc
@@ -16,8 +17,8 @@ from scipy.stats import kendalltau, rankdata
 
 from r2med.errors import DataError, MissingError, plural
 from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval
-from r2med.results.lookup import newest_by_system
 from r2med.results.record import Result
+from r2med.results.select import describe_versions, group_systems
 
 Matrix = NDArray[np.float64]
 #: With two systems every ranking agrees or is reversed, so nothing can be said.
@@ -69,8 +70,8 @@ def fidelity(
     """
     sides, notes = {}, []
     for task in (full, nano):
-        sides[task], said = _on_one_data(results, task)
-        notes += said
+        sides[task], note = _on_one_data(results, task)
+        notes += note
     systems = sorted(sides[full].keys() & sides[nano].keys())
     if len(systems) < LEAST_SYSTEMS:
         stored = [
@@ -87,20 +88,20 @@ def fidelity(
             if metric not in side[system].scores:
                 raise MissingError(
                     f"{system} on {task}: {metric} is not stored. Add it with "
-                    f"`r2med eval ... --metrics {metric}`."
+                    f"`r2med eval ... --metrics {quote(metric)}`."
                 )
     scores = [[sides[task][system].scores for system in systems] for task in (full, nano)]
     shared = scores[0][0].query_ids.sort()
-    for each in (*scores[0], *scores[1]):
-        shared = shared.filter(pc.is_in(shared, value_set=each.query_ids))
+    for column in (*scores[0], *scores[1]):
+        shared = shared.filter(pc.is_in(shared, value_set=column.query_ids))
     if not len(shared):
         raise DataError(
-            f"{full} and {nano} have no query in common, so one is no Nano form of the other."
+            f"{full} and {nano} have no query in common, so they are not a task and its Nano form."
         )
-    matrices = [np.column_stack([each.at(shared)[metric] for each in side]) for side in scores]
+    matrices = [np.column_stack([column.at(shared)[metric] for column in side]) for side in scores]
     means = [matrix.mean(axis=0) for matrix in matrices]
     ranks = [rankdata(-mean) for mean in means]
-    places = [
+    rows = [
         SystemPlace(system, *(float(column[at]) for column in (*means, *ranks)))
         for at, system in enumerate(systems)
     ]
@@ -110,7 +111,7 @@ def fidelity(
         nano,
         metric,
         len(shared),
-        tuple(sorted(places, key=lambda place: (place.full_rank, place.system))),
+        tuple(sorted(rows, key=lambda row: (row.full_rank, row.system))),
         kendall(*means),
         kendalls,
         spearman(*means),
@@ -134,16 +135,19 @@ def spearman(a: Matrix, b: Matrix) -> float:
 
 
 def _on_one_data(results: Sequence[Result], task: str) -> tuple[dict[str, Result], list[str]]:
-    """The newest result of each system on the newest data of a task, and what is to be said."""
-    own = [result for result in results if result.task == task]
-    data = own[0].record.task.hash if own else ""
-    same = [result for result in own if result.record.task.hash == data]
+    """The result of each system on the newest data of a task, by spec, and notes for the reader."""
+    on_task = [result for result in results if result.task == task]
+    data = on_task[0].data if on_task else ""
+    same_data = [result for result in on_task if result.data == data]
+    chosen: dict[str, Result] = {}
     notes: list[str] = []
-    newest = newest_by_system(same, notes.append)
-    if other := len(own) - len(same):
-        which = f"{plural(other, 'stored result')} on other data than the newest ({data[:12]})"
+    for system in group_systems(same_data, [task]):
+        chosen.setdefault(system.spec, system.chosen.results[0])
+        notes += describe_versions(system)
+    if older := len(on_task) - len(same_data):
+        which = f"{plural(older, 'stored result')} on other data than the newest ({data[:12]})"
         notes.append(f"{task}: {which} not counted.")
-    return newest, notes
+    return chosen, notes
 
 
 def _intervals(matrices: Sequence[Matrix], resamples: int, seed: int) -> list[Interval]:

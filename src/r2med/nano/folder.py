@@ -18,18 +18,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from r2med.atomic import atomic_folder, check_free, seal, unseal
 from r2med.errors import DamagedError, DataError, MissingError, UsageError
+from r2med.execution.resources import Resources, Warn
 from r2med.nano.candidates import (
     BM25,
     DEFAULT_DENSE,
     CandidateList,
     make_candidates,
-    retrieved,
+    run_retriever,
 )
 from r2med.nano.pool import Pool, Recipe, make_pool
-from r2med.retrieve.conditions import Conditions, Tell
+from r2med.paths import require_empty
 from r2med.runs import Run
+from r2med.storage import atomic_folder, seal, unseal
 from r2med.tasks.fetch.provenance import NANO_CONFIGS, sha256_of
 from r2med.tasks.load import load_task, load_tasks
 from r2med.tasks.reading.jsonl import write_jsonl
@@ -59,7 +60,7 @@ class BuiltTask:
 
     @property
     def contents(self) -> str:
-        """What was kept, and what kinds of documents fill the pool, as a sentence."""
+        """Describe the pool in one sentence."""
         return (
             "{queries:,} of {source_queries:,} queries and {documents:,} of {source_documents:,} "
             "documents ({positive_documents:,} positive, {judged_negative_documents:,} judged "
@@ -69,7 +70,7 @@ class BuiltTask:
 
 @dataclass(frozen=True)
 class NanoRecord:
-    """What a Nano folder holds: tasks by split, candidates by split, sha256 by file."""
+    """The content of a Nano folder: tasks by split, candidates by split, sha256 by file."""
 
     tasks: Mapping[str, BuiltTask]
     candidates: Mapping[str, Any]
@@ -83,7 +84,7 @@ def build(
     *,
     force: bool = False,
     strict: bool = False,
-    tell: Tell = lambda message: None,
+    tell: Warn = lambda message: None,
 ) -> dict[str, BuiltTask]:
     """Make a Nano task of every task, write them into one folder, and say how each came about.
 
@@ -93,13 +94,13 @@ def build(
     recipe, target = recipe or Recipe(), Path(out)
     _check_free(target, force=force)
     records = {}
-    with replaced(target) as draft:
+    with replace_folder(target) as draft:
         for split, task in _splits([tasks] if isinstance(tasks, Task) else tasks).items():
             hard = None
             if recipe.fill == "hard":  # deep enough that the lists, which overlap, fill the pool
                 share = 4 * recipe.documents // max(min(recipe.queries, len(task.queries)), 1)
                 depth = min(len(task.corpus), max(_LEAST_HARD_DEPTH, share))
-                hard = retrieved(BM25, task, depth=depth)
+                hard = run_retriever(BM25, task, depth=depth)
             pool = make_pool(task, recipe, hard=hard)
             notices = tuple(pool.notices(recipe.documents))
             if strict and (lost := pool.positives_lost):
@@ -121,7 +122,7 @@ def add_candidates(
     dense: str = DEFAULT_DENSE,
     *,
     force: bool = False,
-    conditions: Conditions | None = None,
+    resources: Resources | None = None,
 ) -> dict[str, list[CandidateList]]:
     """Give every task of a Nano folder its three subsets; all of them appear, or none."""
     target = Path(folder)
@@ -135,22 +136,20 @@ def add_candidates(
         raise UsageError(
             f"{target} has candidates already, and nothing was touched.\n--force replaces them."
         )
-    made = {
-        split: make_candidates(
-            load_task(f"{target.resolve()}#{split}"), dense, conditions=conditions
-        )
+    lists_by_split = {
+        split: make_candidates(load_task(f"{target.resolve()}#{split}"), dense, resources=resources)
         for split in sorted(record.tasks)
     }
-    with replaced(target) as draft:
+    with replace_folder(target) as draft:
         for path in record.files:
             if path.startswith(("corpus/", "queries/", "qrels/", "r2med/")):
                 (draft / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(target / path, draft / path)
-        for split, lists in made.items():
+        for split, lists in lists_by_split.items():
             for subset in lists:
                 write_candidates(subset.run, draft, subset.config, split)
-        _finish(draft, record.tasks, made)
-    return made
+        _finish(draft, record.tasks, lists_by_split)
+    return lists_by_split
 
 
 def split_name(task: Task) -> str:
@@ -163,11 +162,11 @@ def split_name(task: Task) -> str:
 def _splits(tasks: Iterable[Task]) -> dict[str, Task]:
     splits: dict[str, Task] = {}
     for task in tasks:
-        other = splits.setdefault(split_name(task), task)
-        if other is not task:
+        first_task = splits.setdefault(split_name(task), task)
+        if first_task is not task:
             raise UsageError(
-                f"{other.name} and {task.name} would both become {split_name(task)}; "
-                "build them into folders of their own."
+                f"{first_task.name} and {task.name} would both become {split_name(task)}; "
+                "build them into separate folders."
             )
     if not splits:
         raise UsageError("No task was named to build a Nano task from.")
@@ -175,27 +174,27 @@ def _splits(tasks: Iterable[Task]) -> dict[str, Task]:
 
 
 def task_group(
-    names: Sequence[str], root: Path | None = None, own: Mapping[str, Path] | None = None
+    names: Sequence[str], root: Path | None = None, local_tasks: Mapping[str, Path] | None = None
 ) -> tuple[str, Iterator[Task]]:
     """A title, and the tasks that are named, each read when its turn comes.
 
-    A folder of `nano build` stands for all its splits. `own` are folders that have their names
+    A folder of `nano build` means all its splits. `local_tasks` are folders that have their names
     already, as in stored results.
     """
-    wanted: list[str | Path] = []
-    for item in resolve(",".join(names), own):
+    selections: list[str | Path] = []
+    for item in resolve(",".join(names), local_tasks):
         if isinstance(item, TaskEntry):
-            wanted.append(item.name)
+            selections.append(item.name)
         elif (item / RECORD).is_file():
-            wanted += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
+            selections += [f"{item.resolve()}#{split}" for split in sorted(read_record(item).tasks)]
         else:
-            wanted.append(item)
+            selections.append(item)
     titles = {suite.name: suite.title for suite in suites()}
     title = ", ".join(
         Path(name).resolve().name if Path(name).is_dir() else titles.get(name, name)
         for name in names
     )
-    return title, load_tasks(wanted, root=root, own=own)
+    return title, load_tasks(selections, root=root, local_tasks=local_tasks)
 
 
 def _check_free(target: Path, *, force: bool) -> None:
@@ -205,13 +204,13 @@ def _check_free(target: Path, *, force: bool) -> None:
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise UsageError(
             f"--out {target} is the folder you are in, or one above it, and a Nano folder is "
-            "replaced whole. Name a folder of its own."
+            "replaced as a whole. Name another folder."
         )
-    check_free(target, force=force)
+    require_empty(target, force=force)
 
 
 @contextmanager
-def replaced(target: Path) -> Iterator[Path]:
+def replace_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; on success it takes the place of `target` in one step.
 
     Files of `target` that its record does not name stay.
@@ -245,9 +244,9 @@ def _write_task(pool: Pool, folder: Path, split: str) -> None:
     pairs = {"query-id": judged.query_ids, "corpus-id": judged.document_ids}
     _write(folder / _shard("qrels", split), pairs)
 
-    place = folder / R2MED_PART / split
+    target = folder / R2MED_PART / split
     documents = pa.table({"id": corpus.ids, "text": corpus.texts})
-    write_jsonl(place / "corpus.jsonl", documents.to_pylist())
+    write_jsonl(target / "corpus.jsonl", documents.to_pylist())
     notes = pa.table(
         {
             "answer": queries.answers,
@@ -255,17 +254,17 @@ def _write_task(pool: Pool, folder: Path, split: str) -> None:
             "reasoning": queries.reasonings,
         }
     ).to_pylist()
-    asked, positives = [], judged.by_query()
+    query_rows, positives = [], judged.by_query()
     for (query, text), row in zip(queries.items(), notes, strict=True):
-        own = {name: note for name, note in row.items() if note is not None}
-        asked.append({"id": query, "text": text, "doc_id": list(positives[query]), **own})
-    write_jsonl(place / "query.jsonl", asked)
+        present = {name: note for name, note in row.items() if note is not None}
+        query_rows.append({"id": query, "text": text, "doc_id": list(positives[query]), **present})
+    write_jsonl(target / "query.jsonl", query_rows)
     rows = pa.table({"q_id": judged.query_ids, "p_id": judged.document_ids}).to_pylist()
-    write_jsonl(place / "qrels.jsonl", ({**row, "score": 1} for row in rows))
+    write_jsonl(target / "qrels.jsonl", ({**row, "score": 1} for row in rows))
 
 
 def read_record(folder: Path) -> NanoRecord:
-    """The record of a folder that `nano build` made; an empty one where there is none."""
+    """The record of a folder that `nano build` made; empty if there is none."""
     path = folder / RECORD
     if not path.is_file():
         return NanoRecord({}, {}, {})
@@ -286,7 +285,7 @@ def read_record(folder: Path) -> NanoRecord:
         files = dict(content["files"])
         for name in map(PurePosixPath, files):
             if name.is_absolute() or ".." in name.parts:
-                raise ValueError(f"{str(name)!r} is no file of the folder")
+                raise ValueError(f"{str(name)!r} is not a file of the folder")
         return NanoRecord(tasks, dict(content["candidates"]), files)
     except (DamagedError, UsageError, KeyError, TypeError, ValueError, AttributeError) as problem:
         raise DamagedError(
@@ -296,13 +295,18 @@ def read_record(folder: Path) -> NanoRecord:
 
 
 def _finish(
-    draft: Path, tasks: Mapping[str, BuiltTask], made: Mapping[str, Sequence[CandidateList]]
+    draft: Path,
+    tasks: Mapping[str, BuiltTask],
+    lists_by_split: Mapping[str, Sequence[CandidateList]],
 ) -> None:
-    """Write the README and, last, the record of what the folder holds, with sha256 of each file."""
-    subsets = [one.config for one in next(iter(made.values()), ())]
+    """Write the README and, last, the record of the content, with sha256 of each file."""
+    subsets = [subset.config for subset in next(iter(lists_by_split.values()), ())]
     readme = "\n".join(_readme([*NANO_CONFIGS, *subsets], tasks))
     (draft / "README.md").write_text(readme, encoding="utf-8")
-    candidates = {split: {one.config: one.system for one in lists} for split, lists in made.items()}
+    candidates = {
+        split: {subset.config: subset.system for subset in lists}
+        for split, lists in lists_by_split.items()
+    }
     files = {
         path.relative_to(draft).as_posix(): sha256_of(path)
         for path in sorted(draft.rglob("*"))
@@ -327,7 +331,7 @@ def _readme(configs: Sequence[str], tasks: Mapping[str, BuiltTask]) -> Iterator[
     )
     yield (
         "`corpus` and `queries` hold `{_id, text}`, `qrels` `{query-id, corpus-id}`: each row is a "
-        "positive. Candidates, where there are any, are `{query-id, corpus-ids}`, best first: the "
+        "positive. Candidates, if present, are `{query-id, corpus-ids}`, best first: the "
         "first 500 of BM25 and of an encoder, and in `reranking_hybrid` the first 100 of their "
         "fusion, with a positive at rank 101 where those hold none.\n"
     )

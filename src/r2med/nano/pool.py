@@ -1,6 +1,6 @@
 """Choose the queries and documents of a Nano task by the published recipe.
 
-Texts lose the white space around them, and rows without text are no documents. Documents come in
+Texts lose the white space around them, and rows without text are not documents. Documents come in
 this order, equal texts skipped throughout, until the pool is full: positives in the order of the
 judgements; judged non-positives in rounds over the sorted query ids; the fill. A document whose
 id repeats has the text of its first row.
@@ -55,7 +55,7 @@ class Recipe:
             raise UsageError(f"--fill {self.fill!r} is not known. {nearest(self.fill, FILLS)}")
 
 
-#: What is said of each count that is a loss, after the count; the first word is counted.
+#: A sentence for each count of lost rows; its first word is the counted noun.
 _LOSSES = {
     "positives_over_limit": "positive dropped: the pool has room for {limit:,} documents only.",
     "positives_repeated_text": "positive dropped: an equal text was already in the pool.",
@@ -88,9 +88,9 @@ class Pool:
         """One sentence for each loss that a reader of the scores must know."""
         sentences = []
         for name, sentence in _LOSSES.items():
-            noun, _, rest = sentence.format(limit=limit).partition(" ")
+            noun, _, predicate = sentence.format(limit=limit).partition(" ")
             if count := self.report[name]:
-                sentences.append(f"{plural(count, noun)} {rest}")
+                sentences.append(f"{plural(count, noun)} {predicate}")
         if (documents := self.report["documents"]) < limit:
             sentences.append(
                 f"{documents:,} documents instead of {limit:,}: the source has no more that may be "
@@ -102,10 +102,10 @@ class Pool:
 def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> Pool:
     """Choose a pool; `hard` is the ranking that a hard fill draws from."""
     recipe = recipe or Recipe()
-    positives, negatives = _judged(task)
+    positives, negatives = _judged_rows(task)
     queries, fates = _chosen_queries(task.queries, positives, recipe.queries)
     chosen = set(queries.ids.to_pylist())
-    wanted = [pair for pair in positives if pair[0] in chosen]
+    chosen_pairs = [pair for pair in positives if pair[0] in chosen]
     rounds = list(_rounds([pair for pair in negatives if pair[0] in chosen]))
 
     texts = pc.utf8_trim_whitespace(task.corpus.texts)
@@ -114,34 +114,35 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     ids: list[str] = corpus.ids.to_pylist()
     first_rows = {name: row for row, name in reversed([*enumerate(ids)])}
     contents: list[int] = corpus.texts.dictionary_encode().indices.to_pylist()
-    taken: dict[str, int] = {}
+    rows_by_document: dict[str, int] = {}
     seen: set[int] = set()
     repeated: set[str] = set()
 
     def take(rows: Iterable[int]) -> int:
         """Take rows while there is room, ids and texts once each; return how many were taken."""
-        before = len(taken)
+        before = len(rows_by_document)
         for row in rows:
-            if len(taken) >= recipe.documents:
+            if len(rows_by_document) >= recipe.documents:
                 break
-            if ids[row] not in taken and contents[row] in seen:
+            if ids[row] not in rows_by_document and contents[row] in seen:
                 repeated.add(ids[row])
-            elif ids[row] not in taken:
+            elif ids[row] not in rows_by_document:
                 seen.add(contents[row])
-                taken[ids[row]] = row
-        return len(taken) - before
+                rows_by_document[ids[row]] = row
+        return len(rows_by_document) - before
 
-    asked = [document for _, document in wanted]
+    positive_ids = [document for _, document in chosen_pairs]
     positive, negative = (
-        take(first_rows[name] for name in names if name in first_rows) for names in (asked, rounds)
+        take(first_rows[name] for name in names if name in first_rows)
+        for names in (positive_ids, rounds)
     )
-    fill = take(_fill(ids, first_rows, recipe, judged=len({*asked, *rounds}), hard=hard))
+    fill = take(_fill(ids, first_rows, recipe, judged=len({*positive_ids, *rounds}), hard=hard))
 
-    kept = [pair for pair in wanted if pair[1] in taken]
-    if not kept:
+    pairs_in_pool = [pair for pair in chosen_pairs if pair[1] in rows_by_document]
+    if not pairs_in_pool:
         raise DataError(f"{task.name}: no positive is in the corpus, so no query would be left.")
-    answered = {query for query, _ in kept}
-    lost = [document for document in asked if document not in taken]
+    answered = {query for query, _ in pairs_in_pool}
+    lost = [document for document in positive_ids if document not in rows_by_document]
     absent = sum(document not in first_rows for document in lost)
     equal = sum(document in repeated for document in lost)
     report = {
@@ -153,31 +154,31 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         "repeated_query_texts": fates["repeated"],
         "queries_over_limit": fates["over limit"],
         "queries_left_without_positive": len(chosen) - len(answered),
-        "documents": len(taken),
+        "documents": len(rows_by_document),
         "positive_documents": positive,
         "judged_negative_documents": negative,
         "fill_documents": fill,
         "empty_documents": len(task.corpus) - len(corpus),
         "repeated_texts_skipped": len(repeated),
-        "positives": len(kept),
+        "positives": len(pairs_in_pool),
         "positives_repeated_text": equal,
         "positives_over_limit": len(lost) - absent - equal,
         "positives_not_in_corpus": absent,
     }
-    rows = pa.array(list(taken.values()), pa.int64())
+    rows = pa.array(list(rows_by_document.values()), pa.int64())
     return Pool(
         queries=queries.filter(pa.array([name in answered for name in queries.ids.to_pylist()])),
         corpus=Corpus(corpus.ids.take(rows), corpus.texts.take(rows)),
         judgements=Judgements(
-            query_ids=pa.array([query for query, _ in kept], pa.large_string()),
-            document_ids=pa.array([document for _, document in kept], pa.large_string()),
-            scores=np.ones(len(kept), dtype=np.int32),
+            query_ids=pa.array([query for query, _ in pairs_in_pool], pa.large_string()),
+            document_ids=pa.array([document for _, document in pairs_in_pool], pa.large_string()),
+            scores=np.ones(len(pairs_in_pool), dtype=np.int32),
         ),
         report=report,
     )
 
 
-def _judged(task: Task) -> tuple[list[Pair], list[Pair]]:
+def _judged_rows(task: Task) -> tuple[list[Pair], list[Pair]]:
     """Positive and non-positive pairs, in the order of the judgements."""
     judgements = task.judgements
     pairs = zip(judgements.query_ids.to_pylist(), judgements.document_ids.to_pylist(), strict=True)
@@ -194,7 +195,7 @@ def _judged(task: Task) -> tuple[list[Pair], list[Pair]]:
 def _chosen_queries(
     queries: Queries, positives: list[Pair], limit: int
 ) -> tuple[Queries, Counter[str]]:
-    """Queries in file order that have a positive and a text of their own, up to the limit."""
+    """Queries in file order that have a positive and a distinct text, up to the limit."""
     answerable = {query for query, _ in positives}
     texts = pc.utf8_trim_whitespace(queries.texts)
     seen: set[str] = set()

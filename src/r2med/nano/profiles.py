@@ -1,7 +1,7 @@
 """The profile of a task: its observed shape, and how three plain retrievers fare on it.
 
 The figures are those of the published profiles: judgements are binary, lists are scored in their
-own order, and recall@100 is micro (positives found / positives); macro stands beside it, labelled.
+own order, and recall@100 is micro (positives found / positives); macro is shown too, labelled.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from r2med.errors import MissingError, first_line
+from r2med.execution.resources import Resources, Warn
 from r2med.measure import measure
 from r2med.nano.candidates import (
     BM25,
@@ -25,11 +26,10 @@ from r2med.nano.candidates import (
     Role,
     make_candidates,
     read_candidates,
-    retrieved,
+    run_retriever,
 )
-from r2med.retrieve.conditions import Conditions, Tell
-from r2med.tabular import Tabular, fields_of, table_of
-from r2med.tasks.load import Check, checked
+from r2med.tables import Tabular, make_table, table_columns
+from r2med.tasks.load import Check, make_check
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Task
 
@@ -46,7 +46,7 @@ _PUBLISHED = {
     "candidate_count_max": "candidates_max",
     "safeguard_positive_rows": "safeguard_rows",
 }
-#: What a group has means of, and what each task counts by in the weighted one.
+#: Figures that a group averages, and the weight of each task.
 _WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "micro_recall@100": "positives"}
 
 
@@ -110,22 +110,26 @@ class Profiles(Tabular):
     title: str
     tasks: tuple[Profile, ...]
 
-    drawn_by = "r2med.report.profiles"
+    is_drawn = True
 
     def to_arrow(self) -> pa.Table:
-        """One row per task and candidate subset; published figures where nothing is measured."""
+        """One row per task and candidate subset; published figures if nothing is measured."""
         rows = [
-            {"task": one.task, "suite": one.suite, **vars(row), **row.figures}
-            for one in self.tasks
-            for row in one.retrieval or one.published
+            {"task": profile.task, "suite": profile.suite, **vars(row), **row.figures}
+            for profile in self.tasks
+            for row in profile.retrieval or profile.published
         ]
         names = dict.fromkeys(name for row in rows for name in row["figures"])
-        columns = {"task": str, "suite": str, **fields_of(RetrievalProfile)}
-        return table_of({**columns, **dict.fromkeys(names, float)}, rows)
+        columns = {"task": str, "suite": str, **table_columns(RetrievalProfile)}
+        return make_table({**columns, **dict.fromkeys(names, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Every profile, and the means where there are several."""
-        means = group_means([one.retrieval for one in self.tasks]) if len(self.tasks) > 1 else []
+        """Every profile, and the means of several."""
+        means = (
+            group_means([profile.retrieval for profile in self.tasks])
+            if len(self.tasks) > 1
+            else []
+        )
         return {"tasks": [*map(asdict, self.tasks)], "group": [*map(asdict, means)]}
 
 
@@ -133,9 +137,9 @@ def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile
     """Profile a task by candidate lists, or by those that lie beside its data."""
     binary = replace(task.judgements, scores=np.minimum(task.judgements.scores, 1))
     rows = []
-    for one in read_candidates(task) if lists is None else lists:
-        scores = measure(one.run, binary, ["ndcg@10", "hit@10", "recall@100"], ties="list")
-        means, lengths = scores.means(), one.run.lengths
+    for subset in read_candidates(task) if lists is None else lists:
+        scores = measure(subset.run, binary, ["ndcg@10", "hit@10", "recall@100"], ties="list")
+        means, lengths = scores.means(), subset.run.lengths
         figures: dict[str, float] = {
             "ndcg@10": means["ndcg@10"],
             "hit@10": means["hit@10"],
@@ -145,45 +149,47 @@ def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile
             "candidates_mean": float(lengths.mean()) if len(lengths) else 0.0,
             "candidates_max": int(lengths.max(initial=0)),
         }
-        if one.role == "reranking_hybrid":
+        if subset.role == "reranking_hybrid":
             figures["safeguard_rows"] = int((lengths > HYBRID_DEPTH).sum())
-        beside = f"the subset {one.config} beside the data"
-        source = f"{one.system}, run here" if one.system else beside
+        beside = f"the subset {subset.config} beside the data"
+        source = f"{subset.system}, run here" if subset.system else beside
         positives = int(scores.positives.sum())
-        rows.append(RetrievalProfile(one.role, one.config, source, len(scores), positives, figures))
+        rows.append(
+            RetrievalProfile(subset.role, subset.config, source, len(scores), positives, figures)
+        )
     rows.sort(key=lambda row: ROLES.index(row.role))
     published = published_profile(task.entry).published if task.entry else ()
     return Profile(task.name, task.suite, data_profile(task), tuple(rows), published)
 
 
 def published_profile(entry: TaskEntry) -> Profile:
-    """What the manifest says of a task, where the data that would be measured is not here."""
+    """Return the profile that the manifest publishes, for a task whose data is not here."""
     rows = []
     for role in (role for role in ROLES if role in entry.candidates):
-        own = entry.candidates[role]
-        figures = {name: own[key] for key, name in _PUBLISHED.items() if key in own}
-        counts = own["query_count"], entry.counts["judgements"]
-        rows.append(RetrievalProfile(role, own["config"], "as published", *counts, figures))
+        published = entry.candidates[role]
+        figures = {name: published[key] for key, name in _PUBLISHED.items() if key in published}
+        counts = published["query_count"], entry.counts["judgements"]
+        rows.append(RetrievalProfile(role, published["config"], "as published", *counts, figures))
     return Profile(entry.name, entry.suite, {}, (), tuple(rows))
 
 
-def profiled(
-    task: Task, dense: str | None, *, tell: Tell = lambda message: None
+def profile_with_candidates(
+    task: Task, dense: str | None, *, tell: Warn = lambda message: None
 ) -> tuple[Profile, list[CandidateList]]:
-    """The profile of a task and the lists it was drawn from, made here where it has none.
+    """Return the profile of a task and its candidate lists, which are made if it has none.
 
     `dense` names the encoder for tasks without candidates; None, or one whose weights are not
     here, leaves BM25 alone, and `tell` says so.
     """
-    conditions = Conditions(tell=tell)
+    resources = Resources(warn=tell)
     lists = list(read_candidates(task))
     if not lists and dense is not None:
         try:
-            lists = make_candidates(task, dense, conditions=conditions)
+            lists = make_candidates(task, dense, resources=resources)
         except MissingError as problem:
             tell(f"{task.name}: no dense and no hybrid profile. {first_line(problem)}")
     if not lists:
-        run = retrieved(BM25, task, depth=FIRST_DEPTH, conditions=conditions)
+        run = run_retriever(BM25, task, depth=FIRST_DEPTH, resources=resources)
         lists = [CandidateList("bm25", run, "bm25", BM25)]
     return profile(task, lists), lists
 
@@ -195,10 +201,10 @@ def data_profile(task: Task) -> dict[str, Any]:
     counts = np.array(positive.value_counts().field("counts").to_pylist() or [0])
     several = int((counts > 1).sum())
     lengths = {}
-    for what, texts in (("query", task.queries.texts), ("document", task.corpus.texts)):
+    for role, texts in (("query", task.queries.texts), ("document", task.corpus.texts)):
         characters = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
         mean = float(characters.mean()) if len(characters) else 0.0
-        lengths[f"{what}_length"] = {"mean": mean, "max": int(characters.max(initial=0))}
+        lengths[f"{role}_length"] = {"mean": mean, "max": int(characters.max(initial=0))}
     return {
         "queries": len(task.queries),
         "documents": len(task.corpus),
@@ -219,7 +225,7 @@ def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
     """The roles that every task of the group has; a mean over fewer would claim too much."""
     means = []
     for role in ROLES:
-        rows = [row for own in tasks for row in own if row.role == role]
+        rows = [row for profile in tasks for row in profile if row.role == role]
         if not rows or len(rows) < len(tasks):
             continue
         weighted, plain = {}, {}
@@ -239,13 +245,13 @@ def check_profile(measured: Profile, entry: TaskEntry) -> list[Check]:
     figures = {row.role: row.figures for row in measured.retrieval}
     return [
         *(
-            checked(entry, "profile", f"positives.{name}", value, positives.get(name))
+            make_check(entry, "profile", f"positives.{name}", value, positives.get(name))
             for name, value in entry.positives.items()
         ),
         *(
-            checked(entry, "profile", f"{row.role}.{name}", value, own.get(name))
+            make_check(entry, "profile", f"{row.role}.{name}", value, published.get(name))
             for row in published_profile(entry).published
-            for own in [figures.get(row.role, {})]
+            for published in [figures.get(row.role, {})]
             for name, value in row.figures.items()
         ),
     ]

@@ -21,8 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from r2med.atomic import AppendFile
 from r2med.remote.completions import ChatAnswer
+from r2med.storage import AppendFile
 
 SUFFIX = ".calls"
 #: Seconds after which written answers are brought to the disk itself, against a power cut.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from r2med.errors import LimitError, UsageError
-from r2med.settings import read, setting
+from r2med.settings import parse_settings, setting
 
 #: Characters of English text in a token, the rule of thumb of every vendor.
 CHARACTERS_PER_TOKEN = 4
@@ -47,7 +47,7 @@ class Limits:
         names = [field.name for field in fields(cls)]
         texts = {name: os.environ.get(f"R2MED_LLM_{name.upper()}") for name in names}
         named = {name: text for name, text in texts.items() if text}
-        return read(cls, named, name="R2MED_LLM_*")
+        return parse_settings(cls, named, name="R2MED_LLM_*")
 
 
 class Tokens(NamedTuple):
@@ -114,11 +114,31 @@ def most_tokens_of(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+class _Claim(NamedTuple):
+    """The most that a request under way may cost."""
+
+    name: str
+    most: Cost
+
+
+@dataclass
+class _Seen:
+    """What the requests of one model have shown so far."""
+
+    settled: int = 0
+    excess: float = 1.0
+    """The largest ratio of what a request cost to what it may have cost."""
+
+
 class Budget:
     """One account for all that a command asks of models behind HTTP; threads may share it.
 
     A request claims the most it may cost before it is sent, and settles for what it did cost
     afterwards. So what is spent never passes a limit, however many requests are under way.
+
+    A server may ignore `max_tokens` and bill more than was claimed. So where there is a limit, the
+    first request goes out alone and each answer lets one more go out at once; a claim is raised by
+    the largest excess seen of its model. So no more than one request's excess passes the limit.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -126,7 +146,8 @@ class Budget:
         self.spent = Cost()
         self.unanswered = Cost()
         """The part of `spent` that requests without an answer count for, in full."""
-        self._claims: dict[object, Cost] = {}
+        self._claims: dict[object, _Claim] = {}
+        self._seen: dict[str, _Seen] = {}
         self._lock = threading.Lock()
 
     @property
@@ -151,12 +172,13 @@ class Budget:
         )
         if self._within(needed):
             return
-        enough = self._limited(f"--max-tokens {needed.tokens}", f"--max-cost {needed.dollars}")
+        enough = self._name_limits(f"--max-tokens {needed.tokens}", f"--max-cost {needed.dollars}")
         error = LimitError if self.spent.tokens else UsageError
         raise error(
-            f"{name}: one request may use up to {self._figures(needed)}, more than {self._used()}."
-            f"\nGive at least {enough}, or make requests smaller ([max_tokens=...] of a language "
-            "model, [most_texts=...] of an encoder). Everything that arrived is kept."
+            f"{name}: one request may use up to {self._figures(needed)}, more than "
+            f"{self._describe_usage()}.\nGive at least {enough}, or make requests smaller "
+            "([max_tokens=...] of a language model, [most_texts=...] of an encoder). Everything "
+            "that arrived is kept."
         )
 
     def claim(self, claim: object, most: Cost, name: str) -> bool:
@@ -166,38 +188,52 @@ class Budget:
         where it does not fit and none is under way.
         """
         with self._lock:
-            if self._within(sum(self._claims.values(), self.spent + most)):
-                self._claims[claim] = most
+            seen = self._seen.setdefault(name, _Seen())
+            most = Cost(math.ceil(most.tokens * seen.excess), most.money * seen.excess)
+            under_way = [other for other in self._claims.values() if other.name == name]
+            if self.limited and len(under_way) > seen.settled:
+                return False
+            claimed = sum((other.most for other in self._claims.values()), self.spent + most)
+            if self._within(claimed):
+                self._claims[claim] = _Claim(name, most)
                 return True
             if self._claims:
                 return False
         raise LimitError(
             f"{name}: the next request may use up to {self._figures(most)} and could pass "
-            f"{self._used()}.\nEverything that arrived is kept. Raise the limit and run again to "
-            "go on."
+            f"{self._describe_usage()}.\nEverything that arrived is kept. Raise the limit and run "
+            "again to continue."
         )
 
     def settle(self, claim: object, real: Cost | None) -> None:
         """Count what a request did cost; None, where nobody knows, counts all that it claimed."""
         with self._lock:
-            most = self._claims.pop(claim)
-            self.spent += most if real is None else real
-            self.unanswered += most if real is None else Cost()
+            name, most = self._claims.pop(claim)
+            seen = self._seen[name]
+            seen.settled += 1
+            if real is None:
+                self.spent += most
+                self.unanswered += most
+                return
+            self.spent += real
+            tokens_ratio = real.tokens / most.tokens if most.tokens else 1.0
+            money_ratio = real.money / most.money if most.money else 1.0
+            seen.excess *= max(1.0, tokens_ratio, money_ratio)
 
     def _within(self, cost: Cost) -> bool:
         limits = self.limits
         tokens = limits.tokens is None or cost.tokens <= limits.tokens
         return tokens and (limits.money is None or cost.money <= limits.money)
 
-    def _limited(self, tokens: str, money: str) -> str:
+    def _name_limits(self, tokens: str, money: str) -> str:
         """Words about tokens, about money or about both, as there are limits of them."""
         limits = ((self.limits.tokens, tokens), (self.limits.money, money))
         return " and ".join(words for limit, words in limits if limit is not None)
 
     def _figures(self, cost: Cost) -> str:
-        return self._limited(f"{cost.tokens:,} tokens", f"${cost.dollars}")
+        return self._name_limits(f"{cost.tokens:,} tokens", f"${cost.dollars}")
 
-    def _used(self) -> str:
+    def _describe_usage(self) -> str:
         limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
         used = f"the limit of {limit}; used: {self._figures(self.spent)}"
         lost = f" ({self._figures(self.unanswered)} of it by requests without an answer)"

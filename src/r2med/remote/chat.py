@@ -11,20 +11,20 @@ from types import MappingProxyType
 from typing import Any
 
 from r2med.errors import MissingError
-from r2med.home import home, shelf
+from r2med.paths import cache_folder, home_folder
 from r2med.remote.answers import Answers
 from r2med.remote.budget import Budget, Estimate, Limits, Tokens
 from r2med.remote.completions import (
     ChatAnswer,
     ChatRequest,
     as_written,
-    declined,
     prompt_tokens,
     read_answer,
+    refusal_answer,
     to_job,
 )
 from r2med.remote.registry import LLM, find_llm
-from r2med.remote.requests import Failure, Job, Session
+from r2med.remote.requests import Failure, Job, RequestTimes, Session
 from r2med.remote.server import LocalServer, Server, find_server
 
 _ENVIRONMENT = "R2MED_LLM"
@@ -51,9 +51,11 @@ class Chat:
         self._server = server
         self._session: Session | None = None
         with suppress(OSError):  # the shelf's former name
-            (home() / "generations").rename(shelf("answers"))
+            (home_folder() / "generations").rename(cache_folder("answers"))
         since = time.time() if remote.fresh else 0.0
-        self._answers = Answers(shelf("answers"), self.identity, since=since, tell=remote.tell)
+        self._answers = Answers(
+            cache_folder("answers"), self.identity, since=since, tell=remote.tell
+        )
         self.taken: list[ChatAnswer] = []
         """Every answer since the chat was made, without its words."""
 
@@ -63,7 +65,9 @@ class Chat:
         if isinstance(self._server, LocalServer):
             server = {"kind": "local", "weights": self.llm.local_sha256[:16]}
         else:
-            server = {"kind": "openai-compatible", "url": self._server.url}
+            server = {"kind": "openai-compatible"}
+            if self.llm.server == "url":
+                server["url"] = self._server.url
         return {
             "model": self.llm.model,
             "server": server,
@@ -71,32 +75,41 @@ class Chat:
         }
 
     def complete(
-        self, requests: Sequence[ChatRequest], *, show: Show = lambda *_: None
+        self,
+        requests: Sequence[ChatRequest],
+        *,
+        show: Show = lambda *_: None,
+        taken: list[ChatAnswer] | None = None,
     ) -> list[ChatAnswer]:
         """Answers in the order of the requests; each is on disk the moment it arrives.
 
-        The requests are conversations, or all of them bare texts.
+        The requests are conversations, or all of them bare texts. `taken` collects every distinct
+        answer without its words, so that a caller can tell what its own requests used.
 
         Refusals, empty and cut answers are answers. A limit raises LimitError, a server that
         fails for good MissingError; both after everything under way has arrived and is kept.
         """
         wanted = {request.key: request for request in requests}
-        answers = self._stored(wanted)
+        answers = self._read_stored(wanted)
         try:
             if len(answers) < len(wanted):
-                _Batch(self, wanted, answers, show).run(self._connected())
+                _Batch(self, wanted, answers, show).run(self._connect())
         finally:
-            self.taken += [replace(a, text="", reasoning="") for a in answers.values()]
+            counted = [replace(a, text="", reasoning="") for a in answers.values()]
+            self.taken += counted
+            if taken is not None:
+                taken += counted
         return [as_written(self.llm, answers[request.key]) for request in requests]
 
-    def usage(self, since: int = 0) -> dict[str, Any]:
-        """What all answers took, or all but the first so many; docs/pipelines.md names the fields.
+    def usage(self, answers: Sequence[ChatAnswer] | None = None) -> dict[str, Any]:
+        """What some answers took, or all since the chat was made.
 
         Money is None where no price is known; an answer kept without its cost has today's price.
         """
-        made, cached = list[ChatAnswer](), list[ChatAnswer]()
-        for answer in self.taken[since:]:
-            (cached if answer.cached else made).append(answer)
+        new_answers, cached = list[ChatAnswer](), list[ChatAnswer]()
+        answers = self.taken if answers is None else answers
+        for answer in answers:
+            (cached if answer.cached else new_answers).append(answer)
 
         def money(answers: Sequence[ChatAnswer]) -> float | None:
             price = self.price
@@ -107,17 +120,22 @@ class Chat:
                 for a in answers
             )
 
-        prompts, new = (sum(a.prompt_tokens for a in made), sum(a.completion_tokens for a in made))
+        prompts, new = (
+            sum(a.prompt_tokens for a in new_answers),
+            sum(a.completion_tokens for a in new_answers),
+        )
         return {
-            "calls": len(made),
+            "calls": len(new_answers),
             "cached": len(cached),
             "prompt_tokens": prompts,
             "completion_tokens": new,
             "tokens": prompts + new,
-            "money": money(made),
+            "money": money(new_answers),
             "cached_tokens": sum(a.prompt_tokens + a.completion_tokens for a in cached),
             "cached_money": money(cached),
-            "answer_seconds": round(sum(a.seconds for a in (*made, *cached)), 3),
+            "answer_seconds": round(sum(answer.wall_seconds for answer in answers), 3),
+            "request_p50": _percentile([answer.seconds for answer in answers], 50),
+            "request_p95": _percentile([answer.seconds for answer in answers], 95),
         }
 
     def estimate(self, requests: Iterable[ChatRequest], *, length: int | None = None) -> Estimate:
@@ -130,17 +148,17 @@ class Chat:
             expected = min(expected, length)
         whence = f"expected of {self.llm.name}"
         limits = {r.key: Tokens(prompt_tokens(r), r.max_tokens or 0) for r in requests}
-        here = self._stored(limits)
-        if here:
-            expected = round(sum(a.completion_tokens for a in here.values()) / len(here))
-            whence = f"the mean of {len(here):,} on disk"
-        todo = [tokens for key, tokens in limits.items() if key not in here]
-        new = sum(min(expected, each.completion or expected) for each in todo)
-        tokens = Tokens(sum(each.prompt for each in todo), new)
+        stored = self._read_stored(limits)
+        if stored:
+            expected = round(sum(a.completion_tokens for a in stored.values()) / len(stored))
+            whence = f"the mean of {len(stored):,} on disk"
+        todo = [tokens for key, tokens in limits.items() if key not in stored]
+        new = sum(min(expected, limit.completion or expected) for limit in todo)
+        tokens = Tokens(sum(limit.prompt for limit in todo), new)
         date, source = self.llm.price_date, self.llm.price_source
         dated = f"; prices of {date} ({source})" if date else ""
         return Estimate(
-            already_here=len(here),
+            already_here=len(stored),
             calls=len(todo),
             prompt_tokens=tokens.prompt,
             completion_tokens=tokens.completion,
@@ -157,17 +175,25 @@ class Chat:
             self._server.stop()
         self._answers.close()
 
-    def _stored(self, wanted: Iterable[str]) -> dict[str, ChatAnswer]:
+    def _read_stored(self, wanted: Iterable[str]) -> dict[str, ChatAnswer]:
         self._answers.refresh()
         stored = ((key, self._answers.get(key)) for key in wanted)
         return {key: answer for key, answer in stored if answer is not None}
 
-    def _connected(self) -> Session:
+    def _connect(self) -> Session:
         if self._session is None:
             server = self._server
-            place = Server(server.url()) if isinstance(server, LocalServer) else server
-            self._session = Session(place, self.budget, name=self.llm.name, price=self.price)
+            index = Server(server.url()) if isinstance(server, LocalServer) else server
+            self._session = Session(index, self.budget, name=self.llm.name, price=self.price)
         return self._session
+
+
+def _percentile(values: Sequence[float], percent: int) -> float | None:
+    """Return the smallest value that at least so many percent of the values do not exceed."""
+    if not values:
+        return None
+    rank = -(-percent * len(values) // 100)
+    return round(sorted(values)[max(rank, 1) - 1], 4)
 
 
 @dataclass
@@ -193,8 +219,10 @@ class _Batch:
             while todo:
                 self._ask(session, todo, [jobs[key] for key in todo])
                 if self.failures:
-                    raise MissingError(self._failed(session))
-                self.answers |= self.chat._stored(key for key in todo if key not in self.answers)
+                    raise MissingError(self._describe_failures(session))
+                self.answers |= self.chat._read_stored(
+                    key for key in todo if key not in self.answers
+                )
                 todo = [key for key in todo if key not in self.answers]
                 if todo:  # another process is asking for these
                     time.sleep(_LOOK_AGAIN)
@@ -204,17 +232,17 @@ class _Batch:
             self.chat._answers.sync(at_once=True)
 
     def _ask(self, session: Session, keys: Sequence[str], jobs: Sequence[Job]) -> None:
-        def read(place: int, value: dict[str, Any], seconds: float) -> ChatAnswer:
-            key = keys[place]
-            answer = read_answer(self.chat.llm, self.wanted[key], value, seconds)
+        def read(index: int, value: dict[str, Any], times: RequestTimes) -> ChatAnswer:
+            key = keys[index]
+            answer = read_answer(self.chat.llm, self.wanted[key], value, times)
             self.chat._answers.put(key, answer)
             return answer
 
-        path, reserve = self.wanted[keys[0]].path, lambda place: self._reserve(keys[place])
-        for place, outcome in session.each(path, jobs, read, start=reserve):
-            key = keys[place]
+        path, reserve = self.wanted[keys[0]].path, lambda index: self._reserve(keys[index])
+        for index, outcome in session.each(path, jobs, read, start=reserve):
+            key = keys[index]
             self._release(key)
-            answer = declined(outcome) if isinstance(outcome, Failure) else outcome
+            answer = refusal_answer(outcome) if isinstance(outcome, Failure) else outcome
             if answer is not None:
                 self.answers[key] = answer
                 self.new_tokens += answer.completion_tokens
@@ -224,8 +252,8 @@ class _Batch:
             seconds = time.monotonic() - self.started
             speed = f"{self.new_tokens / max(seconds, 1e-9):,.0f} tokens/s"
             cost = f" · ${self.money:,.2f}" if self.money else ""
-            what = f"asking {self.chat.llm.name} · {speed}{cost}"
-            self.show(what, len(self.answers), len(self.wanted), seconds)
+            description = f"asking {self.chat.llm.name} · {speed}{cost}"
+            self.show(description, len(self.answers), len(self.wanted), seconds)
             self.chat._answers.sync()
 
     def _reserve(self, key: str) -> bool:
@@ -238,7 +266,7 @@ class _Batch:
         self.chat._answers.release(key)
         self.reserved.discard(key)
 
-    def _failed(self, session: Session) -> str:
+    def _describe_failures(self, session: Session) -> str:
         llm, first = self.chat.llm, self.failures[0]
         done, total = len(self.answers), len(self.wanted)
         advice = first.advice(
@@ -279,7 +307,7 @@ class Remote:
         key = (name, *sorted(options.items()))
         if key not in self._chats:
             somewhere = bool(self.url or os.environ.get(f"{_ENVIRONMENT}_URL"))
-            llm = find_llm(name, anything=somewhere).overridden(options)
+            llm = find_llm(name, anything=somewhere).override(options)
             server: Server | LocalServer
             if llm.local and not self.url:
                 server = LocalServer(llm)

@@ -6,13 +6,14 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
 from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
 from r2med.remote.registry import LLM
-from r2med.remote.requests import Failure, Job, used
+from r2med.remote.requests import Failure, Job, RequestTimes, reported_tokens
 
 #: Tokens that a chat format puts around a message, on average.
 _FRAME = 4
@@ -23,6 +24,8 @@ _TOO_LONG = re.compile(
     r"context[ _](size|window|length)|too many tokens|prompt is too long|string_above_max_length",
     re.IGNORECASE,
 )
+#: A lower log-probability is no figure of a model but a fault of its server.
+_LEAST_LOG_PROBABILITY = -1e6
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
 
 
@@ -59,10 +62,11 @@ class ChatRequest:
         """Where it is sent, below the server's address."""
         return "completions" if self.bare else "chat/completions"
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Its address among the answers of a model."""
-        values = asdict(self)
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values["messages"] = [vars(message) for message in self.messages]
         if not self.alternatives:
             del values["alternatives"]
         text = json.dumps(values, sort_keys=True)
@@ -80,9 +84,12 @@ class ChatAnswer:
     prompt_tokens: int
     completion_tokens: int
     seconds: float
+    """From sending the request to the last byte of its answer, while others were under way."""
     cached: bool
     money: float | None = None
     """US dollars by the price of its day; None where no price was known."""
+    wall_seconds: float = 0.0
+    """Its share of the wall time: while n requests are under way, each has 1/n of the time."""
     reasoning: str = ""
     """What the model thought before, where its server cuts that out of the text."""
     alternatives: Mapping[str, float] | None = None
@@ -126,7 +133,7 @@ def prompt_tokens(request: ChatRequest) -> int:
 
 
 def read_answer(
-    llm: LLM, request: ChatRequest, value: Mapping[str, Any], seconds: float
+    llm: LLM, request: ChatRequest, value: Mapping[str, Any], times: RequestTimes
 ) -> ChatAnswer:
     """What an answer says; ValueError says why it cannot be read.
 
@@ -152,13 +159,14 @@ def read_answer(
     else:
         finish = "length" if reason == "length" else "stop"
     estimated = Tokens(prompt_tokens(request), tokens_of(reasoning + text))
-    prompt, new = used(value) or estimated
+    prompt, new = reported_tokens(value) or estimated
     return ChatAnswer(
         text=text,
         finish=finish,
         prompt_tokens=prompt,
         completion_tokens=new,
-        seconds=round(seconds, 4),
+        seconds=round(times.seconds, 4),
+        wall_seconds=round(times.wall_seconds, 4),
         cached=False,
         money=llm.price.of(prompt, new) if llm.price else None,
         reasoning=encodable(reasoning.strip()),
@@ -172,21 +180,32 @@ def _alternatives(llm: LLM, choice: Mapping[str, Any]) -> dict[str, float]:
     A server that tells none would never tell any, so this is no ValueError, after which it would be
     asked again.
     """
+    rows: list[tuple[Any, Any]]
     match choice.get("logprobs"):
         case {"top_logprobs": [{**table}, *_]}:
             rows = list(table.items())
         case {"content": [{"top_logprobs": [*listed]}, *_]}:
-            rows = [(row.get("token"), row.get("logprob")) for row in listed]
+            objects = [row for row in listed if isinstance(row, dict)]
+            rows = [(row.get("token"), row.get("logprob")) for row in objects]
         case _:
             rows = []
-    known = {str(token): float(p) for token, p in rows if isinstance(p, int | float) and p <= 0}
-    if not known:
+    log_probabilities = {
+        token: float(value)
+        for token, value in rows
+        if isinstance(token, str) and _is_log_probability(value)
+    }
+    if not log_probabilities:
         raise MissingError(
             f"{llm.name}: the server gives no log-probabilities of the next token, without which "
             "an answer would be read as certain.\nUse a server that gives them on /completions, "
             "such as vLLM or llama.cpp, or another reranker."
         )
-    return known
+    return log_probabilities
+
+
+def _is_log_probability(value: object) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and _LEAST_LOG_PROBABILITY <= cast("float", value) <= 0
 
 
 def as_written(llm: LLM, answer: ChatAnswer) -> ChatAnswer:
@@ -207,7 +226,7 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def declined(failure: Failure) -> ChatAnswer | None:
+def refusal_answer(failure: Failure) -> ChatAnswer | None:
     """The answer that a refused request amounts to, where only this request was at fault."""
     if failure.code in _FILTERED:
         return ChatAnswer("", "refusal", 0, 0, 0.0, cached=False)
@@ -234,12 +253,15 @@ def in_step(
     answered: dict[int, Any] = dict.fromkeys(range(len(talks)))
     while answered:
         wanted: dict[int, list[Wanted]] = {}
-        for place, answers in answered.items():
+        for index, answers in answered.items():
             try:
-                wanted[place] = talks[place].send(answers)
+                wanted[index] = talks[index].send(answers)
             except StopIteration as end:
-                outcomes[place] = end.value
-        wishes = [wish for own in wanted.values() for wish in own]
+                outcomes[index] = end.value
+        wishes = [wish for wishes_of_talk in wanted.values() for wish in wishes_of_talk]
         served = iter(serve(wishes) if wanted else ())
-        answered = {place: [next(served) for _ in own] for place, own in wanted.items()}
-    return [outcomes[place] for place in range(len(talks))]
+        answered = {
+            index: [next(served) for _ in wishes_of_talk]
+            for index, wishes_of_talk in wanted.items()
+        }
+    return [outcomes[index] for index in range(len(talks))]

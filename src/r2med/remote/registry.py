@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from r2med.errors import DataError, UsageError, nearest
-from r2med.home import home, user_path
+from r2med.paths import home_folder, user_path
 from r2med.remote.budget import Price
-from r2med.settings import read, read_toml, setting, shipped
+from r2med.settings import parse_settings, read_packaged_toml, read_toml, setting
 
 Stripping = Literal["none", "think", "final-response", "answer"]
 
 #: A file of the user's own entries; without the variable, `llms.toml` in the home folder.
 CONFIG = "R2MED_LLM_CONFIG"
 _DEFAULTS = "defaults"
+_PRICE_FIELDS = ("price_in", "price_out", "price_date", "price_source")
+#: Parameters of a request that `extra` may not replace.
+_RESERVED_PARAMETERS = {"messages", "prompt", "model", "stream", "temperature", "top_p", "seed"}
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,8 @@ class LLM:
     published_as: str | None = None
     url: str = ""
     key_env: str = ""
+    server: Literal["url", "any"] = "url"
+    """Whether answers belong to the server's address, or to the model's name on any server."""
     local: str = ""
     local_package: str = ""
     local_sha256: str = ""
@@ -65,9 +71,14 @@ class LLM:
         }
         return {key: value for key, value in sent.items() if value is not None} | dict(self.extra)
 
-    def overridden(self, options: Mapping[str, str]) -> LLM:
+    def override(self, options: Mapping[str, str]) -> LLM:
         """The model with some fields replaced; an unknown option or value is a UsageError."""
-        chosen = read(LLM, {"model": self.model, **options}, name=self.name)
+        if "extra" in options:
+            raise UsageError(
+                f"{self.name}[extra=...]: extra is a table and cannot be an option. Set it for the "
+                "model in llms.toml; see docs/llms.md."
+            )
+        chosen = parse_settings(LLM, {"model": self.model, **options}, name=self.name)
         return replace(self, **{key: getattr(chosen, key) for key in options})
 
 
@@ -99,16 +110,20 @@ def llms() -> Mapping[str, LLM]:
 def _tables() -> tuple[Mapping[str, Any], str]:
     """The fields of every model, and the file that an error names."""
     named = os.environ.get(CONFIG)
-    own = user_path(named) if named else home() / "llms.toml"
+    own = user_path(named) if named else home_folder() / "llms.toml"
     if not own.is_file():
         if named:
             raise UsageError(f"{CONFIG}={named}: there is no such file.")
-        return shipped("remote/llms.toml"), "llms.toml"
-    tables = dict(shipped("remote/llms.toml"))
+        return read_packaged_toml("remote/llms.toml"), "llms.toml"
+    tables = dict(read_packaged_toml("remote/llms.toml"))
     for name, table in read_toml(own).items():
         if not isinstance(table, dict):
             raise DataError(f"{own}: {name!r} stands outside a table such as [my-model].")
-        tables[name] = tables.get(name, {}) | table
+        entry = dict(tables.get(name, {}))
+        if table.get("model", entry.get("model")) != entry.get("model"):
+            for field_name in _PRICE_FIELDS:  # those of another model
+                entry.pop(field_name, None)
+        tables[name] = entry | table
     return tables, str(own)
 
 
@@ -119,5 +134,29 @@ def _entry(name: str, tables: Mapping[str, Any], where: str) -> LLM:
             f"{where}, [{name}]: keys are not kept in files. Put it in an environment variable and "
             'name that one, as in key_env = "MY_KEY".'
         )
-    extra = values.pop("extra", {})
-    return replace(read(LLM, values, name=f"{where}, [{name}]"), name=name, extra=extra)
+    entry_name = f"{where}, [{name}]"
+    extra = _checked_extra(values.pop("extra", {}), entry_name)
+    return replace(parse_settings(LLM, values, name=entry_name), name=name, extra=extra)
+
+
+def _checked_extra(extra: object, entry_name: str) -> Mapping[str, object]:
+    """Further parameters of every request: JSON values that replace nothing sent anyway."""
+    if not isinstance(extra, dict):
+        raise UsageError(
+            f"{entry_name}: extra is {extra!r:.60}, expected a table of request parameters, as in "
+            'extra = {reasoning_effort = "low"}.'
+        )
+    try:
+        json.dumps(extra, allow_nan=False)
+    except (TypeError, ValueError) as problem:
+        raise UsageError(
+            f"{entry_name}: extra cannot be sent as JSON ({problem}). Use texts, numbers, true, "
+            "false, lists and tables."
+        ) from None
+    reserved = sorted(_RESERVED_PARAMETERS & extra.keys())
+    if reserved:
+        raise UsageError(
+            f"{entry_name}: extra sets {reserved[0]!r}, which has a setting of its own or is part "
+            "of every request. Remove it from extra."
+        )
+    return extra

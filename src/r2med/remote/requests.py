@@ -15,14 +15,15 @@ import time
 import weakref
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
 
 from r2med.errors import need
 from r2med.remote.budget import Budget, Cost, Price, Tokens
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
-#: From a request's place, the JSON of its answer and the seconds it took to a value.
-Read = Callable[[int, dict[str, Any], float], T]
+#: From a request's place, the JSON of its answer and the times it took to a value.
+Read = Callable[[int, dict[str, Any], "RequestTimes"], T]
 
 #: Statuses that another attempt may turn into success.
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
@@ -46,8 +47,54 @@ _LONGEST_BACKOFF = 60.0
 _GIVEN_UP = 3
 #: Seconds between two looks for room in the budget while requests are under way.
 _ROOM_AGAIN = 0.01
+#: A server that reports more tokens than this for one request reports nonsense.
+_MOST_TOKENS = 10**9
+#: Redirects that are followed within the server's own address.
+_MOST_REDIRECTS = 3
 #: Seconds an idle connection is kept: less than servers do, so that none is closed under a request.
 _KEEP_ALIVE = 4.0
+
+
+@dataclass(frozen=True)
+class RequestTimes:
+    """How long a request took."""
+
+    seconds: float
+    """From sending it to the last byte of its answer."""
+    wall_seconds: float
+    """Its share of the wall time: while n requests are under way, each has 1/n of the time."""
+
+
+class _SharedClock:
+    """Divides the wall time of a session among the requests that are under way."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._shared = 0.0
+        self._last = 0.0
+
+    @contextmanager
+    def request(self) -> Iterator[Callable[[], RequestTimes]]:
+        """Count a request; the yielded function returns its times so far."""
+        self._advance()
+        self._under_way += 1
+        began, began_shared = self._last, self._shared
+
+        def times() -> RequestTimes:
+            self._advance()
+            return RequestTimes(self._last - began, self._shared - began_shared)
+
+        try:
+            yield times
+        finally:
+            self._advance()
+            self._under_way -= 1
+
+    def _advance(self) -> None:
+        now = time.monotonic()
+        if self._under_way:
+            self._shared += (now - self._last) / self._under_way
+        self._last = now
 
 
 class Job(NamedTuple):
@@ -95,6 +142,7 @@ class Session:
         self.name = name
         self.price = price
         self._held_until = 0.0
+        self._clock = _SharedClock()
         self._proxy = server.proxy()
         self._slots = asyncio.Semaphore(self.limits.concurrency)
         opening = _open(server.headers(), self.limits.timeout)
@@ -111,7 +159,7 @@ class Session:
         jobs: Sequence[Job],
         read: Read[T],
         *,
-        start: Callable[[int], bool] = lambda place: True,
+        start: Callable[[int], bool] = lambda index: True,
     ) -> Iterator[tuple[int, T | Failure]]:
         """Every answer with the place of its job as it arrives, in whatever order.
 
@@ -131,16 +179,16 @@ class Session:
         try:
             while waiting or under_way:
                 while waiting and len(under_way) < self.limits.concurrency:
-                    place = waiting.popleft()
-                    if start(place):
-                        sending = self._send(path, jobs[place], partial(read, place))
+                    index = waiting.popleft()
+                    if start(index):
+                        sending = self._send(path, jobs[index], partial(read, index))
                         future = asyncio.run_coroutine_threadsafe(sending, self._loop)
-                        under_way[future] = place
+                        under_way[future] = index
                         future.add_done_callback(arrived.put)
                 if not under_way:
                     continue
                 future = arrived.get()
-                place = under_way.pop(future)
+                index = under_way.pop(future)
                 try:
                     outcome = future.result()
                 except Exception as error:
@@ -153,7 +201,7 @@ class Session:
                         waiting.clear()
                 else:
                     given_up = 0
-                yield place, outcome
+                yield index, outcome
         finally:
             for future in under_way:
                 future.cancel()
@@ -161,7 +209,7 @@ class Session:
             raise problem
 
     async def _send(
-        self, path: str, job: Job, read: Callable[[dict[str, Any], float], T]
+        self, path: str, job: Job, read: Callable[[dict[str, Any], RequestTimes], T]
     ) -> T | Failure:
         """Try until there is an answer, each try within the budget."""
         data = json.dumps(job.body, ensure_ascii=False).encode("utf-8", "replace")
@@ -187,19 +235,24 @@ class Session:
             await asyncio.sleep(_backoff(attempt, self.limits.backoff))
 
     async def _attempt(
-        self, path: str, data: bytes, read: Callable[[dict[str, Any], float], T]
+        self, path: str, data: bytes, read: Callable[[dict[str, Any], RequestTimes], T]
     ) -> tuple[T | Failure, Cost | None]:
         """How one try ended, and what it used; None where nobody knows."""
+        with self._clock.request() as times:
+            return await self._try(path, data, lambda value: read(value, times()))
+
+    async def _try(
+        self, path: str, data: bytes, read: Callable[[dict[str, Any]], T]
+    ) -> tuple[T | Failure, Cost | None]:
         import aiohttp
 
-        began, content = time.monotonic(), bytearray()
-        url, most = f"{self.server.url}/{path}", self.limits.answer_bytes
+        content, most = bytearray(), self.limits.answer_bytes
         try:
-            async with self._http.post(url, data=data, proxy=self._proxy) as response:
+            async with self._post(path, data) as response:
                 packed = response.headers.get("Content-Encoding", "identity") != "identity"
                 unpack = zlib.decompressobj(wbits=47).decompress if packed else None
-                async for piece in response.content.iter_any():
-                    content += unpack(piece, most + 1) if unpack else piece
+                async for chunk in response.content.iter_any():
+                    content += unpack(chunk, most + 1) if unpack else chunk
                     if len(content) > most:
                         why = (
                             f"the answer is larger than {most:,} bytes, which is the most that is "
@@ -210,40 +263,71 @@ class Session:
             unsent = isinstance(
                 problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
             )
-            words = self.server.shown(str(problem)) or type(problem).__name__
+            words = self.server.redact(str(problem)) or type(problem).__name__
             why = f"the connection failed: {words}"
             if isinstance(problem, TimeoutError) and not unsent:
                 why = f"no answer within {self.limits.timeout:g} s"
             return Failure(None, why, passing=True), Cost() if unsent else None
         if response.status != 200:
-            return self._refused(response.status, response.headers, bytes(content))
-        seconds = time.monotonic() - began
+            return self._read_refusal(response.status, response.headers, bytes(content))
         value = _object(bytes(content))
         try:
             if value is None:
                 raise ValueError("it is not a JSON object")
-            answer = read(value, seconds)
+            answer = read(value)
         except (ValueError, RecursionError) as problem:
-            why = f"the server's answer cannot be read: {self.server.shown(str(problem))}"
-            return Failure(None, why, passing=True), None
-        tokens = used(value)
-        return answer, None if tokens is None else Cost.of(tokens, self.price)
+            why = f"the server's answer cannot be read: {self.server.redact(str(problem))}"
+            return Failure(None, why, passing=True), self._usage_cost(value)
+        return answer, self._usage_cost(value)
 
-    def _refused(
+    def _usage_cost(self, value: Mapping[str, Any] | None) -> Cost | None:
+        """What a server says a request cost, also where it failed; None where it does not say."""
+        tokens = reported_tokens(value or {})
+        return None if tokens is None else Cost.of(tokens, self.price)
+
+    @asynccontextmanager
+    async def _post(self, path: str, data: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response to a request, after redirects within the server's own address.
+
+        A redirect elsewhere is not followed: it would carry the prompt, and perhaps patients' data,
+        to a server that the user did not name.
+        """
+        url = f"{self.server.url}/{path}"
+        for remaining in range(_MOST_REDIRECTS, -1, -1):
+            async with self._http.post(
+                url, data=data, proxy=self._proxy, allow_redirects=False
+            ) as response:
+                target = urljoin(url, response.headers.get("Location", ""))
+                follows = response.status in (307, 308) and _origin(target) == _origin(url)
+                if not (follows and remaining):
+                    yield response
+                    return
+                url = target
+
+    def _read_refusal(
         self, status: int, headers: Mapping[str, str], content: bytes
     ) -> tuple[Failure, Cost | None]:
+        if 300 <= status < 400:
+            target = self.server.redact(headers.get("Location", "") or "no address")
+            why = (
+                f"HTTP {status}: the server redirects to {target}, which is not followed, so that "
+                "prompts go to no address but the one you gave. If it is right, give it instead"
+            )
+            return Failure(status, why, hopeless=True), Cost()
         words, code = _complaint(content)
-        words = self.server.shown(words)
+        words = self.server.redact(words)
         why = f"HTTP {status}{': ' + words if words else ''}"
-        cost = Cost() if 400 <= status < 500 or status in _UNDONE else None
+        cost = self._usage_cost(_object(content))
+        if cost is None and (400 <= status < 500 or status in _UNDONE):
+            cost = Cost()
         if status not in _PASSING or code == "insufficient_quota":
             hopeless = status in (401, 402, 403, 404, 405) or code == "insufficient_quota"
             return Failure(status, why, code, hopeless), cost
-        asked = asked_wait(headers)
-        if asked is not None and asked > _LONGEST_WAIT:
-            longer = f"{why}; the server asks to wait {asked:,.0f} s"
+        requested_wait = asked_wait(headers)
+        if requested_wait is not None and requested_wait > _LONGEST_WAIT:
+            longer = f"{why}; the server asks to wait {requested_wait:,.0f} s"
             return Failure(status, longer, code, hopeless=True), cost
-        self._held_until = max(self._held_until, time.monotonic() + (asked or 0.0))
+        self._held_until = max(self._held_until, time.monotonic() + (requested_wait or 0.0))
         return Failure(status, why, code, passing=True), cost
 
 
@@ -272,14 +356,14 @@ def _end(
 
 def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
     """Seconds that `Retry-After` (a number or an HTTP date) or `Retry-After-Ms` asks to wait."""
-    asked = headers.get("Retry-After", "")
-    for number, unit in ((headers.get("Retry-After-Ms", ""), 1000.0), (asked, 1.0)):
+    requested_wait = headers.get("Retry-After", "")
+    for number, unit in ((headers.get("Retry-After-Ms", ""), 1000.0), (requested_wait, 1.0)):
         with suppress(ValueError):
             seconds = float(number) / unit
             if 0 <= seconds < float("inf"):
                 return seconds
     with suppress(ValueError):
-        moment = parsedate_to_datetime(asked)
+        moment = parsedate_to_datetime(requested_wait)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
     return None
@@ -299,14 +383,32 @@ def _object(content: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def used(value: Mapping[str, Any]) -> Tokens | None:
-    """The tokens that a server says it used; None where it does not."""
+def _origin(url: str) -> tuple[str, str | None, int | None] | None:
+    """Scheme, host and port of an address; None where it has none."""
+    try:
+        parts = urlsplit(url)
+        default_port = {"http": 80, "https": 443}.get(parts.scheme)
+        return parts.scheme, parts.hostname, parts.port or default_port
+    except ValueError:
+        return None
+
+
+def reported_tokens(value: Mapping[str, Any]) -> Tokens | None:
+    """The tokens that a server reports; None where it reports none that could be."""
     match value.get("usage"):
-        case {"prompt_tokens": int(prompt), "completion_tokens": int(new)} if min(prompt, new) >= 0:
+        case {"prompt_tokens": prompt, "completion_tokens": new} if _are_counts(prompt, new):
             return Tokens(prompt, new)
-        case {"total_tokens": int(total)} | {"prompt_tokens": int(total)} if total >= 0:
+        case {"total_tokens": total} | {"prompt_tokens": total} if _are_counts(total):
             return Tokens(total)
     return None
+
+
+def _are_counts(*values: object) -> bool:
+    """Whether all values are whole numbers that a request can have used as tokens."""
+    return all(
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
+        for value in values
+    )
 
 
 def _complaint(content: bytes) -> tuple[str, str]:

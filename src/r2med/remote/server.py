@@ -40,7 +40,7 @@ class Server:
             )
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
-    def shown(self, words: str) -> str:
+    def redact(self, words: str) -> str:
         """A server's own words as they may be shown: without the key, on one line, cut at last.
 
         Every word of a server that leaves this room comes through here. The key goes first, so
@@ -88,7 +88,7 @@ def find_server(
     gets `<prefix>_KEY`, or the variable that the user names.
     """
     other = url or os.environ.get(f"{environment}_URL")
-    chosen = _normalised(other) if other else own_url
+    chosen = _normalise_url(other) if other else own_url
     if not chosen:
         raise MissingError(
             f"{name} needs a server. Give the address of any OpenAI-compatible one (vLLM, "
@@ -101,7 +101,7 @@ def find_server(
     return Server(chosen, key, needs=variable if at_home else key_env)
 
 
-def _normalised(url: str) -> str:
+def _normalise_url(url: str) -> str:
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
     except ValueError:  # brackets that hold no address

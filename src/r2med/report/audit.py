@@ -1,4 +1,4 @@
-"""Leakage on a terminal: training data held against tasks, and a benchmark against itself."""
+"""Audits on a terminal: training data compared with tasks, and a benchmark with itself."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from rich.text import Text
 from r2med.audit.findings import ROLES, Finding, Share, TaskAudit
 from r2med.audit.training import CAUTION, Audit, Effect
 from r2med.audit.within import Repeat, SelfAudit
+from r2med.report.drawing import draw_registered
 from r2med.report.table import (
     Cell,
+    Column,
     Grid,
     Paper,
     SystemName,
-    columns_of,
-    points,
-    signed,
+    difference_cell,
+    make_columns,
+    score_cell,
     snippet,
     task_label,
 )
 
 _FINDINGS_SHOWN = 10
 _CAPTION = (
-    "Each counts once, at its strongest kind. Strong: as a pair, exactly, contained or nearly the "
-    "same; contaminated from 1 % of the queries or 5 % of the positives on"
+    "Each text counts once, by its strongest match. Strong: pair, exact, contained or near. "
+    "Contaminated: at least 1 % of the queries or 5 % of the positives"
 )
 _AMOUNTS = {
     "aligned": "{:.0f} % of the words",
@@ -35,20 +37,18 @@ _AMOUNTS = {
 _STYLES = {"clean": "green", "suspicious": "yellow", "contaminated": "bold red"}
 
 
-def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
+@draw_registered.register
+def draw_audit(audit: Audit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
     """Print the verdicts, the first `limit` findings with both texts, and the scores."""
-    if isinstance(audit, SelfAudit):
-        _draw_repeats(audit, out, limit)
-        return
     looked = ", ".join(ROLES[role] for role in audit.against)
-    out.print(f"{audit.training}: {audit.rows:,} rows, looked through for {looked}", style="bold")
+    out.print(f"{audit.training}: {audit.rows:,} rows, searched for {looked}", style="bold")
     out.print(_verdicts(audit))
     for heading, name, most in (
         ("Findings, strongest first", "findings", limit),
         ("Boilerplate, not counted", "boilerplate", limit // 3),
         ("Equal texts under eight words, not counted", "short", limit // 3),
     ):
-        findings = [(task, each) for task in audit.tasks for each in getattr(task, name)]
+        findings = [(task, finding) for task in audit.tasks for finding in getattr(task, name)]
         _print_findings(heading, findings, out, most)
     if effects := [effect for effect in audit.effects if effect.affected_queries]:
         out.print(_effects(effects))
@@ -56,16 +56,20 @@ def draw(audit: Audit | SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) 
 
 
 def _verdicts(audit: Audit) -> Grid:
-    """The verdict of each task with what was found strongly, then by kind."""
+    """The verdict on each task, with the shares of strong findings by type of match."""
     rows: list[list[Cell]] = []
     for task in audit.tasks:
         head: list[Cell] = [task_label(task.task), Text(task.verdict, _STYLES[task.verdict])]
-        kinds = dict.fromkeys(each.kind for each in task.shares if each.affected)
-        for kind in kinds or ["any strong"]:
-            shares = {each.role: each for each in task.shares if each.kind == kind}
-            rows.append([*head, kind, *(_share(shares.get(role)) for role in audit.against)])
+        types = dict.fromkeys(share.kind for share in task.shares if share.affected)
+        for match_type in types or ["any strong"]:
+            shares = {share.role: share for share in task.shares if share.kind == match_type}
+            rows.append([*head, match_type, *(_share(shares.get(role)) for role in audit.against)])
             head = ["", ""]
-    columns = columns_of("task", "verdict", "kind", *(f">{ROLES[role]}" for role in audit.against))
+    columns = [
+        *make_columns("task", "verdict"),
+        Column("kind", right=False, repeat=True),
+        *make_columns(*(f">{ROLES[role]}" for role in audit.against)),
+    ]
     return Grid(columns, rows, caption=_CAPTION)
 
 
@@ -112,26 +116,27 @@ def _effects(effects: Sequence[Effect]) -> Grid:
         rows.append(
             [
                 SystemName(f"{task_label(effect.task)}: {effect.name}"),
-                *map(points, (effect.raw, effect.decontaminated, effect.affected)),
+                *map(score_cell, (effect.raw, effect.decontaminated, effect.affected)),
                 f"{affected}/{affected + effect.unaffected_queries}",
-                signed(effect.difference),
+                difference_cell(effect.difference),
                 f"{100 * span.low:+.1f} to {100 * span.high:+.1f}" if span else None,
             ]
         )
     figures = (">raw", ">clean", ">affected", ">queries", ">difference", ">95 %")
-    columns, title = columns_of("task: system", *figures), f"{effects[0].metric} × 100"
+    columns, title = make_columns("task: system", *figures), f"{effects[0].metric} × 100"
     caption = "raw: all queries; clean: those not affected; difference: affected minus clean"
     return Grid(columns, rows, title=title, caption=caption)
 
 
-def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
-    """Counts by kind, within and across tasks, and the first `limit` pairs of each."""
+@draw_registered.register
+def draw_self_audit(audit: SelfAudit, out: Paper, *, limit: int = _FINDINGS_SHOWN) -> None:
+    """Print counts by type, within and across tasks, and the first `limit` pairs of each."""
     out.print(", ".join(map(task_label, audit.tasks)), style="bold")
     out.print(f"{audit.queries:,} queries, {audit.documents:,} documents")
     groups: dict[tuple[str, str, str], list[Repeat]] = {}
     for repeat in audit.repeats:
-        what = "queries" if repeat.role == "query" else "documents"
-        groups.setdefault((repeat.issue, what, repeat.kind), []).append(repeat)
+        texts = "queries" if repeat.role == "query" else "documents"
+        groups.setdefault((repeat.issue, texts, repeat.kind), []).append(repeat)
     if not groups:
         out.print("Nothing is repeated, and no query names its answer.")
         return
@@ -139,7 +144,7 @@ def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
     for key, repeats in groups.items():
         across = Counter(repeat.across for repeat in repeats)
         rows.append([*key, f"{across[False]:,}", f"{across[True]:,}"])
-    out.print(Grid(columns_of("found", "among", "how", ">in a task", ">across tasks"), rows))
+    out.print(Grid(make_columns("found", "among", "how", ">in a task", ">across tasks"), rows))
     width = min(out.width, 160) - 4
     for key, repeats in groups.items():
         out.print()
@@ -147,8 +152,8 @@ def _draw_repeats(audit: SelfAudit, out: Paper, limit: int) -> None:
         for repeat in repeats[:limit]:
             first = f"{task_label(repeat.task)} {repeat.role} {repeat.id}"
             only = f" (positive of query {repeat.query} only)" if repeat.query else ""
-            other = f" and {task_label(repeat.other_task)} {repeat.other_role} {repeat.other_id}"
-            out.print(f"{first}{only}{other if repeat.other_task else ''}")
+            partner = f" and {task_label(repeat.other_task)} {repeat.other_role} {repeat.other_id}"
+            out.print(f"{first}{only}{partner if repeat.other_task else ''}")
             out.print(f"  {snippet(repeat.text, width)}", style="dim")
             if repeat.kind != "exact":
                 out.print(f"  {snippet(repeat.other_text, width)}", style="dim")

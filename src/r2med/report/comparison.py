@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.text import Text
 
 from r2med.errors import plural
-from r2med.measure.significance import SIGNIFICANT, Pair, p_equation, p_value
+from r2med.measure.significance import Pair
+from r2med.measure.verdicts import Verdict, decide_row
+from r2med.number_format import format_difference, format_p, format_percent
+from r2med.report.drawing import draw_registered
 from r2med.report.table import (
     Cell,
     Column,
     Grid,
     Paper,
     SystemName,
-    columns_of,
     document_text,
-    points,
+    judgements_note,
+    make_columns,
     print_fitting,
+    score_cell,
     snippet,
     task_label,
 )
@@ -33,68 +36,69 @@ _POSITIVES_SHOWN = 5
 _QUERIES_SHOWN = 10
 #: A snippet ends here, however wide the page is.
 _WIDEST = 120
-#: Of a protocol of which no more is known, that is what is said.
+#: Below this number of known fields, the known ones are named instead of the unknown ones.
 _FEW = 2
-#: Values of settings that nobody made; where all agree on them, they are not listed.
+#: Values of unset fields; a field that is unset everywhere is not listed.
 _UNSET = ("none", "no", "0", "not pinned")
 
 
-def draw(value: Comparison | Movement | ProtocolComparison, out: Paper, **settings: Any) -> None:
-    """Print a comparison: one table for two systems, a matrix for more; queries; or protocols."""
-    if isinstance(value, Movement):
-        _draw_movement(value, out, **settings)
-    elif isinstance(value, ProtocolComparison):
-        draw_protocols(value, out, **settings)
-    elif len(value.systems) == 2:
+@draw_registered.register
+def draw_comparison(value: Comparison, out: Paper) -> None:
+    """Print one table for two systems, a matrix for more."""
+    if value.judgements:
+        out.print(judgements_note(value.judgements), style="yellow")
+    if len(value.systems) == 2:
         _draw_pair(value, out)
     else:
         _draw_matrix(value, out)
 
 
 def _draw_pair(comparison: Comparison, out: Paper) -> None:
-    """One row per task, then both poolings, each under its own name."""
-    (a, b), [pair] = comparison.systems, comparison.pairs
+    """One row per task, then both means over the tasks, then the verdict."""
+    (a, b), [pair], [verdict] = comparison.systems, comparison.pairs, comparison.verdicts
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
     print_fitting((_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT), out)
-    many, p = len(pair.tasks) > 1, pair.by_task.p_randomisation
-    out.print(
-        f"× 100. A-B: mean difference, *: p < {SIGNIFICANT}, of tasks Holm's; 95 %: its t "
-        "interval, wider for heavy tails. p: paired randomisation test, two-sided; Holm: corrected "
-        "over the tasks; t: paired t-test. d: effect size, mean difference / standard deviation. "
-        "w/t/l: queries A won, tied, lost.",
-        style="dim",
+    out.print(_pair_legend(len(pair.tasks)), style="dim")
+    _draw_verdict(verdict, out)
+
+
+def _pair_legend(tasks: int) -> str:
+    corrected = " (tasks: after Holm's correction)" if tasks > 1 else ""
+    return (
+        f"Scores × 100. *: p < .05{corrected}, paired randomisation test. "
+        "95 %: interval of A-B. d: effect size. w/t/l: queries A won, tied, lost."
     )
-    if many:
-        means = "task mean: each task counts once. all queries: each query counts once."
-        out.print(means, style="dim")
-    better = "A" if pair.by_task.difference > 0 else "B"
-    verdict = f"{better} is better" if p < SIGNIFICANT else "A and B cannot be told apart"
-    where = "by task mean" if many else f"on {pair.tasks[0].task}"
-    out.print(f"{where}: {verdict} ({p_equation(p)}).", style="dim")
+
+
+def _draw_verdict(verdict: Verdict, out: Paper) -> None:
+    out.print(verdict.sentence)
+    for remark in verdict.remarks:
+        out.print(remark, style="dim")
 
 
 def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
     narrow = bool(left_out)
     digits = 1 if narrow else 2
     lines: list[dict[str, Cell]] = []
-    for each in pair.lines:
-        own, p_holm = each.difference, each.p_holm
-        low, high = own.interval.low, own.interval.high
-        significant = (own.p_randomisation if p_holm is None else p_holm) < SIGNIFICANT
+    for line in pair.lines:
+        difference = line.difference
+        interval = difference.interval
+        bounds = [format_difference(bound, digits) for bound in (interval.low, interval.high)]
+        effect = None if difference.effect is None else f"{difference.effect:+.2f}"
         lines.append(
             {
-                metric: SystemName(task_label(each.task)),
-                "n": str(own.queries),
-                "A": points(own.mean_a),
-                "B": points(own.mean_b),
-                "A-B": _starred(own.difference, significant),
-                "95 %": f"{100 * low:+.{digits}f} {100 * high:+.{digits}f}",
-                "p": p_value(own.p_randomisation),
-                "Holm": "" if p_holm is None else p_value(p_holm),
-                "t": p_value(own.p_t),
-                "d": f"{own.effect:+.2f}",
-                "w/t/l": f"{own.won}/{own.tied}/{own.lost}",
+                metric: SystemName(task_label(line.task)),
+                "n": str(difference.queries),
+                "A": score_cell(difference.mean_a),
+                "B": score_cell(difference.mean_b),
+                "A-B": _difference_cell(decide_row(line)),
+                "95 %": " ".join(bounds),
+                "p": format_p(difference.p_randomisation),
+                "Holm": "" if line.p_holm is None else format_p(line.p_holm),
+                "t": format_p(difference.p_t),
+                "d": effect,
+                "w/t/l": f"{difference.won}/{difference.tied}/{difference.lost}",
             }
         )
     without = {*left_out, *(["Holm"] if len(pair.tasks) == 1 else [])}
@@ -107,27 +111,31 @@ def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
     )
 
 
-def _starred(difference: float, significant: bool, otherwise: str = "") -> Text:
-    """A difference with its star and colour; others have a style of their own."""
-    style = ("green" if difference > 0 else "red") if significant else otherwise
-    return Text(f"{100 * difference:+.2f}{'*' if significant else ' '}", style)
+def _difference_cell(verdict: Verdict, *, sign: int = 1, style: str = "") -> Text:
+    """A difference, with a star and a colour only where its verdict is significant."""
+    difference = sign * verdict.difference.difference
+    if verdict.is_significant:
+        style = "green" if difference > 0 else "red"
+    star = "*" if verdict.is_significant else " "
+    return Text(format_difference(difference) + star, style)
 
 
 def _draw_matrix(comparison: Comparison, out: Paper) -> None:
-    """Row minus column, by task mean; a star where Holm's correction over all pairs leaves it."""
-    cells = {
-        place: _starred(difference, p_holm < SIGNIFICANT, "dim")
-        for place, (difference, p_holm) in comparison.matrix.items()
-    }
-    places = range(len(comparison.systems))
-    numbers = [f"[{place + 1}]" for place in places]
+    """Row minus column by task mean, with a star where the corrected difference is significant."""
+    cells: dict[tuple[int, int], Text] = {}
+    for pair, verdict in zip(comparison.pairs, comparison.verdicts, strict=True):
+        cells[pair.a, pair.b] = _difference_cell(verdict, style="dim")
+        cells[pair.b, pair.a] = _difference_cell(verdict, sign=-1, style="dim")
+    indexes = range(len(comparison.systems))
+    numbers = [f"[{index + 1}]" for index in indexes]
     out.print(f"{comparison.metric} × 100 {_data(comparison)}, row minus column", style="bold")
-    columns = columns_of("", ">mean", *(f">{number}" for number in numbers))
+    columns = make_columns("", ">mean", ">judged", *(f">{number}" for number in numbers))
     rows = [
         [
             SystemName(f"{numbers[row]} {comparison.systems[row]}"),
-            points(mean),
-            *(cells.get((row, column), Text("")) for column in places),
+            score_cell(mean),
+            format_percent(comparison.judged_means[row]),
+            *(cells.get((row, column), Text("")) for column in indexes),
         ]
         for row, mean in enumerate(comparison.means)
     ]
@@ -135,18 +143,23 @@ def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     tasks, pairs = comparison.tasks, comparison.pairs
     over = next(iter(tasks)) if len(tasks) == 1 else f"task mean over {len(tasks)} tasks"
     out.print(
-        f"{over}, {pairs[0].by_query.queries} queries. *: p < {SIGNIFICANT} after Holm's "
-        f"correction over {len(pairs)} pairs (paired randomisation test).",
+        f"{over}, {pairs[0].by_query.queries} queries. *: p < .05 after Holm's "
+        f"correction over {len(pairs)} pairs (paired randomisation test). judged: Judged@10.",
         style="dim",
     )
+    best = max(indexes, key=lambda index: comparison.means[index])
+    for pair, verdict in zip(comparison.pairs, comparison.verdicts, strict=True):
+        if best in (pair.a, pair.b):
+            out.print(verdict.sentence)
 
 
 def _data(comparison: Comparison) -> str:
     return f"on {find_suite(comparison.suite).title}" if comparison.suite else "on your data"
 
 
-def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN) -> None:
-    """The first `limit` queries that moved at all, with snippets."""
+@draw_registered.register
+def draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN) -> None:
+    """Print the first `limit` queries whose score differs, with snippets."""
     moved = movement.moved
     out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
     counts = f"{len(moved)} of {plural(len(movement.queries), 'query', 'queries')} moved"
@@ -160,16 +173,19 @@ def _draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOW
 
 
 def _query_grid(query: QueryMovement, width: int) -> Grid:
-    """What was asked, where each system ranks the positives, and what it puts first instead."""
+    """The query, the rank of its positives in each system, and the document ranked first."""
     documents = [
-        (f"wanted A {rank_a or '–'} | B {rank_b or '–'}", document)
+        (f"relevant: rank {rank_a or '–'} in A, {rank_b or '–'} in B", document)
         for document, (rank_a, rank_b) in list(query.positives.items())[:_POSITIVES_SHOWN]
     ]
     for system, first in (("A", query.first_a), ("B", query.first_b)):
         if first is not None and first not in query.positives:
             documents.append((f"{system} first", first))
-    lines = [("asked", query.text)]
-    lines += [(what, f"{each}: {document_text(query.task, each)}") for what, each in documents]
+    lines = [("text", query.text)]
+    lines += [
+        (label, f"{document}: {document_text(query.task, document)}")
+        for label, document in documents
+    ]
     left = len(query.positives) - _POSITIVES_SHOWN
     if left > 0:
         lines.append(("", f"and {plural(left, 'more positive')}"))
@@ -177,13 +193,14 @@ def _query_grid(query: QueryMovement, width: int) -> Grid:
     scores = f"A {100 * query.score_a:.2f}, B {100 * query.score_b:.2f}"
     room = width - max(map(len, [name, *(label for label, _ in lines)])) - 2
     rows = [[label, snippet(text, room)] for label, text in lines]
-    return Grid(columns_of(name, f"{scores} ({100 * query.difference:+.2f})"), rows)
+    return Grid(make_columns(name, f"{scores} ({100 * query.difference:+.2f})"), rows)
 
 
+@draw_registered.register
 def draw_protocols(
     compared: ProtocolComparison, out: Paper, *, title: str = "protocols, field by field"
 ) -> None:
-    """Print a row per field that differs, then what is unknown."""
+    """Print a row per field that differs, then the unknown fields."""
     out.print(title, style="bold")
     names = [Column(SystemName(name), right=False) for name in compared.names]
     rows: list[list[Cell]] = [
@@ -194,18 +211,28 @@ def draw_protocols(
     if rows:
         out.print(Grid([Column("field", right=False), *names], rows))
     else:
-        out.print("No known setting differs.")
+        unknown_count = sum(len(fields) for fields in compared.unknown.values())
+        if unknown_count:
+            out.print("The known settings are equal; the unknown ones below may differ.")
+        else:
+            out.print("All settings are equal.")
     for name, fields in compared.unknown.items():
-        known = [field for field in (*compared.fields, *compared.equal) if field not in fields]
-        some = ", ".join(map(_field, fields))
-        what = some if len(known) > _FEW else f"everything but {', '.join(map(_field, known))}"
+        known_fields = [
+            field for field in (*compared.fields, *compared.equal) if field not in fields
+        ]
+        listed_fields = ", ".join(map(_field, fields))
+        unknown = (
+            listed_fields
+            if len(known_fields) > _FEW
+            else f"everything but {', '.join(map(_field, known_fields))}"
+        )
         if fields:
-            out.print(f"Unknown of {name}: {what.removesuffix(' but ')}.")
+            out.print(f"Unknown of {name}: {unknown.removesuffix(' but ')}.")
     for text in compared.unverified:
         out.print(f"Not verified of {text}.")
     for name, works in zip(compared.names, compared.beside, strict=False):
-        beside = "; ".join(works) or "no printed figure: none is known to have this protocol"
-        out.print(f"{name} may be set beside {beside}.", style="dim")
+        beside = "; ".join(works) or "no published figure: none is known to have this protocol"
+        out.print(f"{name} is comparable with {beside}.", style="dim")
 
 
 def _field(name: str) -> str:

@@ -1,9 +1,9 @@
-"""The door to the terminal: answers go to standard output, notices and progress to standard error.
+"""Output on the terminal: answers go to standard output, notices and progress to standard error.
 
-Evaluations called from Python show how far they are where somebody looks: terminal or notebook.
+Evaluations called from Python show their progress in a terminal or notebook.
 
-Ids, names, model answers and server errors come from strangers. Everything printed passes here,
-where characters that steer a terminal or turn the direction of text become visible ones.
+Ids, names, model answers and server errors are untrusted. Everything printed passes through here,
+where control characters and changes of text direction are replaced by visible characters.
 """
 
 from __future__ import annotations
@@ -12,24 +12,20 @@ import json
 import os
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
 from rich.segment import Segment
 
 if TYPE_CHECKING:
+    from r2med.execution.resources import Progress as Work
     from r2med.results.record import Result
-    from r2med.retrieve.conditions import Progress as Work
 
 #: Width in a pipe or file, where no terminal tells one.
 PLAIN_WIDTH = 80
@@ -108,7 +104,7 @@ def answer(value: Any, *parts: Any, as_json: bool) -> None:
 
 
 def agreed(question: str) -> bool:
-    """Ask whoever is at the terminal; nobody there means no."""
+    """Ask the user at the terminal; without a terminal the answer is no."""
     print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -118,33 +114,117 @@ def notice(message: str) -> None:
     notice_console().print(f"note: {message}")
 
 
-def progress() -> Progress:
-    """A progress bar that leaves no trace when done and is silent off a terminal."""
-    shown = notice_console()
-    columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn())
+class ProgressBar(Protocol):
+    """What commands use of a progress bar of rich."""
+
+    def add_task(self, description: str, *, total: float | None, visible: bool = True) -> Any:
+        """Add a line and return its id."""
+
+    def update(self, task_id: Any, **changes: Any) -> None:
+        """Change a line."""
+
+    def advance(self, task_id: Any) -> None:
+        """Count one more step of a line."""
+
+
+#: Seconds between two lines of progress off a terminal.
+LOG_INTERVAL = 30.0
+
+
+@dataclass
+class _LogLine:
+    description: str
+    total: float | None
+    visible: bool
+    completed: float = 0
+
+    def __str__(self) -> str:
+        of = "" if not self.total else f" {self.completed:,.0f} of {self.total:,.0f}"
+        return f"{self.description}{of}"
+
+
+class LogBar:
+    """Progress off a terminal: one line of text every `interval` seconds."""
+
+    def __init__(self, output: Console, interval: float = LOG_INTERVAL) -> None:
+        self._output = output
+        self._interval = interval
+        self._lines: list[_LogLine] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._print_lines, daemon=True)
+
+    def __enter__(self) -> LogBar:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._ended.set()
+
+    def add_task(self, description: str, *, total: float | None, visible: bool = True) -> int:
+        """Add a line and return its id."""
+        self._lines.append(_LogLine(description, total, visible))
+        return len(self._lines) - 1
+
+    def update(self, task_id: int, **changes: Any) -> None:
+        """Change a line."""
+        line = self._lines[task_id]
+        line.completed += changes.pop("advance", 0)
+        for name, value in changes.items():
+            setattr(line, name, value)
+
+    def advance(self, task_id: int) -> None:
+        """Count one more step of a line."""
+        self._lines[task_id].completed += 1
+
+    def _print_lines(self) -> None:
+        started = time.monotonic()
+        while not self._ended.wait(self._interval):
+            parts = [str(line) for line in self._lines if line.visible]
+            seconds = time.monotonic() - started
+            with suppress(OSError, ValueError):  # the log may be closed
+                self._output.print(f"{seconds:,.0f} s: {'; '.join(parts) or 'working'}")
+
+
+def progress() -> AbstractContextManager[ProgressBar]:
+    """A progress bar that is removed at the end; off a terminal, a line every 30 seconds."""
+    terminal = notice_console()
+    if not terminal.is_terminal:
+        return LogBar(terminal)
+    # Imported only for a terminal, because it loads a dozen modules.
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     return Progress(
         TextColumn("{task.description}", markup=False),
-        *columns,
-        console=shown,
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=terminal,
         transient=True,
-        disable=not shown.is_terminal,
     )
 
 
-def result_line(bar: Progress, total: int) -> Callable[[Result], None]:
+def result_line(bar: ProgressBar, total: int) -> Callable[[Result], None]:
     """The line of an evaluation, which each of its results moves on."""
     line = bar.add_task("evaluating", total=total)
     return lambda result: bar.update(line, advance=1, description=f"{result.task} · {result.name}")
 
 
-def work_line(bar: Progress) -> Work:
+def work_line(bar: ProgressBar) -> Work:
     """A second line for long work inside a step, such as encoding; hidden when the work is done."""
     line = bar.add_task("", total=None, visible=False)
 
-    def show(what: str, done: int, total: int, seconds: float) -> None:
+    def show(description: str, done: int, total: int, seconds: float) -> None:
         left = (total - done) * seconds / done if done else 0
-        rest = f" · {done / seconds:,.0f}/s · {left:,.0f} s left" if left else ""
-        bar.update(line, description=what + rest, completed=done, total=total, visible=done < total)
+        speed = f" · {done / seconds:,.0f}/s · {left:,.0f} s left" if left else ""
+        bar.update(
+            line, description=description + speed, completed=done, total=total, visible=done < total
+        )
 
     return show
 
@@ -166,18 +246,18 @@ def watch(total: int) -> Iterator[tuple[Work, Callable[[Result], None]]]:
             yield work_line(bar), line
         return
     display = import_module("IPython.display").display
-    shown: Any = display({"text/plain": ""}, raw=True, display_id=True)
+    display_handle: Any = display({"text/plain": ""}, raw=True, display_id=True)
     done: list[Result] = []
 
     def write(text: str) -> None:
-        shown.update({"text/plain": visible(text)}, raw=True)
+        display_handle.update({"text/plain": visible(text)}, raw=True)
 
     def step(result: Result) -> None:
         done.append(result)
         write(f"{len(done)} of {total}: {result.task} · {result.name}")
 
-    def work(what: str, ready: int, all_of_it: int, seconds: float) -> None:
-        write(f"{len(done)} of {total}: {what} {ready:,} of {all_of_it:,}")
+    def work(description: str, ready: int, work_total: int, seconds: float) -> None:
+        write(f"{len(done)} of {total}: {description} {ready:,} of {work_total:,}")
 
     yield work, step
     write("")

@@ -1,17 +1,17 @@
-"""What models used or would use: generations by task, and the work of all models by stage."""
+"""Tables of what models used (generations by task) and would use (estimates by stage)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from r2med.engine.estimating import Load
-from r2med.remote.budget import Estimate
-from r2med.report.table import Cell, Column, Grid, columns_of, dollars, scaled
+from r2med.evaluation.estimate import StageEstimate
+from r2med.number_format import format_count, format_dollars
+from r2med.report.table import Cell, Column, Grid, make_columns
 
 Row = Mapping[str, Any]
 
@@ -25,108 +25,150 @@ _WRITTEN = {
     "completion_tokens": "tokens",
     "money": "cost",
 }
-_ESTIMATED = {
-    "calls": "calls",
-    "already_here": "here",
-    "prompt_tokens": "prompt tok.",
-    "completion_tokens": "new tok.",
-    "money": "cost",
-}
-_DONE = {
+_WORK = {
+    "index": "index",
     "documents": "encode documents",
     "queries": "encode queries",
+    "encode": "encode",
     "generate": "generate",
     "rerank": "rerank",
 }
-_BASIS = (
-    "Estimated from published counts and mean lengths, or from texts of tasks that are here, at 4 "
-    "characters per token. Means do not show which texts are cut at a model's limit, so real "
-    "tokens are fewer where texts vary; instructions and templates of local models are not counted."
-)
-_WIDTH = "Vectors: unknown without --vector-width, and for models that keep several per text."
+_SPEED = "--tokens-per-second N adds the hours of local models."
+_WIDTH = "Disk: unknown without --vector-width N, and for models with several vectors per text."
+_PRICE = "Cost: unknown for a model without a price; docs/llms.md tells how to set one."
 
 
 def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
-    """What was written, and where: one row per task, the sum below."""
+    """The files that were written: one row per task, the sum below."""
     files = [Text(f"{row['file']}", overflow="fold") for row in rows]
     return Group(_by_task(rows, title, _WRITTEN), Text("written to", style="dim"), *files)
-
-
-def estimate_row(part: str, task: str, estimate: Estimate) -> dict[str, object]:
-    """What one part would use on one task, for the table and as JSON."""
-    return {"part": part, "task": task, **asdict(estimate)}
-
-
-def estimate_table(rows: Sequence[Row], title: str) -> RenderableType:
-    """What would be used."""
-    table = _by_task(rows, f"{title}: nothing is asked yet", _ESTIMATED)
-    return _noted(table, [f"Estimated: {rows[0]['basis']}."])
 
 
 def _by_task(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Grid:
     """One row per task, then their sums; a sum with an unknown part is unknown."""
     lines: list[list[Cell]] = [
-        [row["task"], *(_used(name, [row[name]]) for name in columns)] for row in rows
+        [row["task"], *(_format_usage(name, [row[name]]) for name in columns)] for row in rows
     ]
     if len(rows) > 1:
-        sums = (_used(name, [row[name] for row in rows]) for name in columns)
+        sums = (_format_usage(name, [row[name] for row in rows]) for name in columns)
         lines.append([Text(cell, style="bold") for cell in ("all", *sums)])
     headings = [Column("task", right=False), *map(Column, columns.values())]
     return Grid(headings, lines, gap=1, ends=frozenset([len(rows) - 1]), title=title)
 
 
-def _used(name: str, values: Sequence[float | None]) -> str:
+def _format_usage(name: str, values: Sequence[float | None]) -> str:
     if None in values:
         return "unknown"
     total = sum(value or 0 for value in values)
-    return dollars(total) if name.endswith("money") else f"{total:,.0f}"
+    return format_dollars(total) if name.endswith("money") else f"{total:,.0f}"
 
 
-def load_row(load: Load, speed: float, price: float | None) -> dict[str, Any]:
-    """What a stage takes of hardware of so many tokens per second, or of a server.
+def estimate_rows(
+    stages: Iterable[StageEstimate], tokens_per_second: float | None, price: float | None
+) -> list[dict[str, Any]]:
+    """Return one row per stage and task, with hours and cost; work shared by systems is once.
 
-    Hours are those of the hardware: none where a server does the work for money.
+    Hours are those of the user's hardware, so work that a server charges for has none.
     """
-    hours = None if load.bill is not None else load.tokens / speed / 3600
-    money = load.bill if hours is None else None if price is None else hours * price
-    return {**asdict(load), "hours": hours, "money": money, "estimated": True}
+    rows: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for stage in stages:
+        hours, money = None, stage.money
+        if tokens_per_second is not None and stage.needs_hardware:
+            hours = stage.tokens / tokens_per_second / 3600
+            if price is not None:
+                money = hours * price
+        key = (stage.task, stage.stage, stage.work)
+        rows.setdefault(key, {**asdict(stage), "hours": hours, "money": money})
+    return list(rows.values())
 
 
-def load_table(loads: Sequence[Row], speed: float, price: float | None) -> RenderableType:
-    """One row per part and stage over all tasks, then the sum."""
-    groups: dict[str, list[Row]] = {}
-    for load in loads:
-        groups.setdefault(f"{load['part']}: {_DONE[load['stage']]}", []).append(load)
-    rows: list[list[Cell]] = [[name, *_work(group)] for name, group in groups.items()]
-    rows.append([Text(cell, style="bold") for cell in ("in all", *_work(loads))])
-    tasks = list(dict.fromkeys(load["task"] for load in loads))
+def estimate_tables(
+    rows: Sequence[Row],
+    daily_rows: Sequence[Row],
+    queries_per_day: int | None,
+    tokens_per_second: float | None,
+    price: float | None,
+) -> list[RenderableType]:
+    """Draw the estimate of one run and, if asked for, of a day's queries."""
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
     over = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
-    table = Grid(
-        columns_of("stage", ">texts", ">tokens", ">hours", ">cost", ">vectors"),
-        rows,
-        gap=1,
-        ends=frozenset([len(rows) - 2]),
-        title=f"{over}: an estimate, nothing is run",
-    )
-    priced = "" if price is None else f", an hour at {dollars(price)}"
-    pace = f"Hours: {speed:,.0f} tokens per second, read or new{priced}; new ones take longer."
-    unknown = any(load["vector_bytes"] is None for load in loads)
-    return _noted(table, [_BASIS, pace, *([_WIDTH] if unknown else [])])
+    tables: list[RenderableType] = []
+    if rows:
+        tables.append(_stage_table(rows, f"Estimate for {over}; nothing is run"))
+    else:
+        tables.append(Text("These systems use no model and build no index."))
+    if queries_per_day and daily_rows:
+        count = len(tasks)
+        title = f"Estimate for {queries_per_day:,} queries per day"
+        if count > 1:
+            title += f", the mean of {count} tasks"
+        tables += [Text(""), _stage_table(_mean_rows(daily_rows, count), title)]
+    notes = [_describe_basis(rows)]
+    if tokens_per_second is None:
+        notes.append(_SPEED)
+    else:
+        at_price = "" if price is None else f" at {format_dollars(price)} per hour"
+        notes.append(f"Hours: {tokens_per_second:,.0f} tokens per second{at_price}.")
+    if any(row["disk_bytes"] is None for row in rows):
+        notes.append(_WIDTH)
+    if any(row["money"] is None for row in rows):
+        notes.append(_PRICE)
+    return [*tables, *(Text(note, style="dim") for note in notes if note)]
 
 
-def _work(loads: Sequence[Row]) -> list[str]:
-    """The sums of some loads; a sum with an unknown part is unknown, hours of servers are none."""
-    hours = [load["hours"] for load in loads if load["hours"] is not None]
-    held = [load["vector_bytes"] for load in loads]
-    size = sum(value or 0 for value in held)
-    return [
-        f"{sum(load['texts'] for load in loads):,}",
-        scaled(sum(load["tokens"] for load in loads)),
-        f"{sum(hours):,.1f}" if hours else "-",
-        _used("money", [load["money"] for load in loads]),
-        "unknown" if None in held else scaled(size, "B") if size else "-",
-    ]
+def _stage_table(rows: Sequence[Row], title: str) -> Grid:
+    """Draw one row per stage over all tasks, then the total."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(f"{row['stage']}: {_WORK[row['work']]}", []).append(row)
+    optional = {
+        "cached": any(row["cached"] for row in rows),
+        "hours": any(row["hours"] is not None for row in rows),
+        "disk": any(row["disk_bytes"] != 0 for row in rows),
+        "memory": any(row["memory_bytes"] is not None for row in rows),
+    }
+    names = ("texts", "cached", "tokens", "hours", "cost", "disk", "memory")
+    columns = [name for name in names if optional.get(name, True)]
+
+    def cells(group: Sequence[Row]) -> list[str]:
+        values = _sum_rows(group)
+        return [values[name] for name in columns]
+
+    lines: list[list[Cell]] = [[name, *cells(group)] for name, group in groups.items()]
+    lines.append([Text(cell, style="bold") for cell in ("total", *cells(rows))])
+    headings = make_columns("stage", *(f">{name}" for name in columns))
+    return Grid(headings, lines, gap=1, ends=frozenset([len(lines) - 2]), title=title)
 
 
-def _noted(table: Grid, notes: Sequence[str]) -> Group:
-    return Group(table, *(Text(note, style="dim") for note in notes))
+def _sum_rows(rows: Sequence[Row]) -> dict[str, str]:
+    """Format the sums of rows; a sum with an unknown part is unknown, memory is the largest."""
+    hours = [row["hours"] for row in rows if row["hours"] is not None]
+    disk = [row["disk_bytes"] for row in rows]
+    memory = [row["memory_bytes"] for row in rows if row["memory_bytes"] is not None]
+    tokens = sum(row["tokens"] for row in rows)
+    return {
+        "texts": f"{sum(row['texts'] for row in rows):,}",
+        "cached": f"{sum(row['cached'] for row in rows):,}",
+        "tokens": format_count(tokens) if tokens else "-",
+        "hours": f"{sum(hours):,.1f}" if hours else "-",
+        "cost": _format_usage("money", [row["money"] for row in rows]),
+        "disk": "unknown" if None in disk else format_count(sum(disk), "B") if sum(disk) else "-",
+        "memory": format_count(max(memory), "B") if memory else "-",
+    }
+
+
+def _mean_rows(rows: Sequence[Row], tasks: int) -> list[Row]:
+    """Divide the figures of every row by the number of tasks, so that the sums are means."""
+    divided: list[Row] = []
+    for row in rows:
+        figures = {
+            name: row[name] if row[name] is None else row[name] / tasks
+            for name in ("tokens", "hours", "money")
+        }
+        divided.append({**row, **figures, "texts": round(row["texts"] / tasks)})
+    return divided
+
+
+def _describe_basis(rows: Sequence[Row]) -> str:
+    facts = dict.fromkeys(fact for row in rows for fact in row["basis"].split("; "))
+    return f"Basis: {'; '.join(facts)}." if facts else ""

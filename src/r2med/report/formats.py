@@ -1,6 +1,6 @@
 """One value in five formats: a table for the terminal, Markdown, LaTeX, CSV and JSON.
 
-What is printed to be read (table, Markdown, LaTeX) comes from one drawing, so its values are the
+Output for reading (table, Markdown, LaTeX) comes from one drawing, so its values are the
 same and times 100; CSV and JSON are data, with all digits and scores of 0 to 1.
 """
 
@@ -10,18 +10,20 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
-from importlib import import_module
 from typing import Any, Literal
 
+from rich.padding import Padding
+from rich.rule import Rule
 from rich.text import Text
 
 from r2med.report.console import console, echo, echo_json, visible
-from r2med.report.table import Cell, Grid, Paper, SystemName
-from r2med.tabular import Tabular
+from r2med.report.drawing import draw
+from r2med.report.table import Cell, Grid, SystemName
+from r2med.tables import Tabular
 
 Format = Literal["table", "markdown", "latex", "csv", "json"]
 
-#: A hyphen that stands for a minus sign.
+#: A hyphen used as a minus sign.
 _MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")
 #: What begins a heading, a list or a rule.
@@ -43,7 +45,7 @@ _FITTED = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!
 
 
 def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
-    """Print a value on standard output; `drawing` goes to the `draw` of its module."""
+    """Print a value on standard output; `drawing` are settings of its drawing."""
     if form == "json":
         echo_json(value.to_json())
     elif form == "csv":
@@ -56,13 +58,8 @@ def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
         echo(page.to_markdown() if form == "markdown" else page.to_latex())
 
 
-def draw(value: Tabular, out: Paper, **drawing: Any) -> None:
-    """Draw a value as its module does."""
-    import_module(value.drawn_by).draw(value, out, **drawing)
-
-
 class Page:
-    """Takes what is drawn on a terminal, and writes it as Markdown, HTML or LaTeX.
+    """Collects the texts and tables of a drawing, and writes them as Markdown, HTML or LaTeX.
 
     Besides styles of a terminal a text may have one of `_PARAGRAPHS`, or `link PAGE`.
     """
@@ -76,24 +73,28 @@ class Page:
         for part in parts:
             if isinstance(part, Grid):
                 self._parts.append(part)
+            elif isinstance(part, Padding):
+                self.print(part.renderable, style=style)
+            elif isinstance(part, Rule):
+                self.print(part.title, style="bold")
             elif str(part).strip():
-                own = str(part.style) if isinstance(part, Text) else ""
-                self._parts.append(Text(str(part).strip(), style or own))
+                text_style = str(part.style) if isinstance(part, Text) else ""
+                self._parts.append(Text(str(part).strip(), style or text_style))
 
     def to_markdown(self) -> str:
-        """Paragraphs and pipe tables; every character of a text stands for itself."""
+        """Paragraphs and pipe tables; every character is escaped."""
         return "\n\n".join(self._blocks("md", markdown, "  \n", _markdown_table))
 
     def to_html(self) -> str:
-        """Paragraphs and tables for a notebook; every character of a text stands for itself."""
+        """Paragraphs and tables for a notebook; every character is escaped."""
         return "\n".join(self._blocks("html", _html, "<br>", _html_table))
 
     def _blocks(
         self, form: str, escaped: Callable[[str], str], line: str, table: Callable[[Grid], str]
     ) -> Iterator[str]:
         def paragraph(text: str, style: str = "") -> str:
-            kind, _, page = style.partition(" ")
-            plain, tagged = _PARAGRAPHS.get(kind, ("{}", "<p>{}</p>"))
+            style_name, _, page = style.partition(" ")
+            plain, tagged = _PARAGRAPHS.get(style_name, ("{}", "<p>{}</p>"))
             written = line.join(map(escaped, text.splitlines()))
             return (plain if form == "md" else tagged).format(written, page=page)
 
@@ -121,7 +122,7 @@ class Page:
                 tables[-1][2].append(part.plain)
         blocks = [
             "% Needs \\usepackage{booktabs,graphicx}.",
-            *(_latex_table(*each) for each in tables),
+            *(_latex_table(*table) for table in tables),
         ]
         return "\n\n".join([*blocks, *map(latex, captions)])
 
@@ -136,21 +137,21 @@ def _is_bold(cell: object) -> bool:
 
 
 def _cell(cell: Cell, escaped: Callable[[str], str], bold: str) -> str:
-    """A cell as a markup writes its text, in `bold` where it is."""
+    """The escaped text of a cell, in `bold` if the cell is bold."""
     written = escaped("-" if cell is None else str(cell).strip())
     return bold.format(written) if _is_bold(cell) else written
 
 
-def _whole(grid: Grid) -> Iterator[list[Cell]]:
+def _full_rows(grid: Grid) -> Iterator[list[Cell]]:
     """The rows, each as long as the grid has columns."""
-    for row in grid.marked:
+    for row in grid.rows_with_best:
         yield [*row, *[""] * (len(grid.columns) - len(row))]
 
 
 def _markdown_table(grid: Grid) -> str:
     titles = [_markdown_cell(column.title) for column in grid.columns]
     sides = ["---:" if column.right else "---" for column in grid.columns]
-    rows = [titles, sides, *(map(_markdown_cell, row) for row in _whole(grid))]
+    rows = [titles, sides, *(map(_markdown_cell, row) for row in _full_rows(grid))]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
@@ -170,7 +171,7 @@ def _html_table(grid: Grid) -> str:
     titles: list[Cell] = [column.title for column in grid.columns]
     sides = ["right" if column.right else "left" for column in grid.columns]
     lines = []
-    for tag, row in [("th", titles), *(("td", row) for row in _whole(grid))]:
+    for tag, row in [("th", titles), *(("td", row) for row in _full_rows(grid))]:
         texts = (_cell(cell, _html, "<b>{}</b>") for cell in row)
         tags = (f'<{tag} style="text-align:{side}">' for side in sides)
         cells = (f"{opening}{text}</{tag}>" for opening, text in zip(tags, texts, strict=True))
@@ -190,13 +191,13 @@ def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> s
     sides = "".join("r" if column.right else "l" for column in columns)
     lines += [_FITTED, f"\\begin{{tabular}}{{{sides}}}", "\\toprule"]
     lines += [_latex_row(column.title for column in columns), "\\midrule"]
-    for place, row in enumerate(grid.marked):
+    for index, row in enumerate(grid.rows_with_best):
         if len(row) < len(columns):
             section = f"\\emph{{{_cell(row[0], latex, '{}')}}}"
             lines.append(f"\\multicolumn{{{len(columns)}}}{{l}}{{{section}}} \\\\")
         else:
             lines.append(_latex_row(row))
-        if place in grid.ends and place + 1 < len(grid.rows):
+        if index in grid.ends and index + 1 < len(grid.rows):
             lines.append("\\midrule")
     lines += ["\\bottomrule", "\\end{tabular}}"]
     if below := " ".join(filter(None, [grid.caption, *notes])):
@@ -205,10 +206,10 @@ def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> s
 
 
 def _latex_row(cells: Iterable[Cell]) -> str:
-    return " & ".join(_cell(cell, _starred, "\\textbf{{{}}}") for cell in cells) + " \\\\"
+    return " & ".join(_cell(cell, _latex_number, "\\textbf{{{}}}") for cell in cells) + " \\\\"
 
 
-def _starred(text: str) -> str:
+def _latex_number(text: str) -> str:
     """A cell in LaTeX, the star that marks a number as a superscript."""
     number, star, _ = text.partition("*")
     marked = star and number[-1:].isdigit()
@@ -238,4 +239,4 @@ def _latex_character(character: str) -> str:
     simple = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
     if not simple and (letter := _LETTER.search(unicodedata.name(character, ""))):
         simple = letter[1].lower()
-    return "".join(_LATEX.get(each, each) for each in simple) or "?"
+    return "".join(_LATEX.get(letter, letter) for letter in simple) or "?"

@@ -1,28 +1,32 @@
-"""The leaderboard as a table: what the width holds, and what its words mean."""
+"""The leaderboard as a table that fits the width, and its legend."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.text import Text
 
 from r2med.errors import plural
-from r2med.measure.significance import SIGNIFICANT
+from r2med.measure.verdicts import LOW_COVERAGE, describe_skipped
+from r2med.number_format import format_dollars, format_percent
 from r2med.report.comparison import draw_protocols
+from r2med.report.drawing import draw_registered
+from r2med.report.formats import Page
 from r2med.report.table import (
+    MARK,
     SHORT_NAMES,
     Cell,
     Column,
     Grid,
     Paper,
     SystemName,
-    dollars,
-    explained,
-    points,
+    append_short_names,
+    difference_cell,
+    judgements_note,
     print_fitting,
-    signed,
+    score_cell,
 )
 from r2med.results.cost import Cost
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
@@ -35,26 +39,34 @@ _CACHED = "*: partly from a cache; answers of language models as recorded with t
 _FAMILIES_SHOWN = "Q&A, evidence, case: task means by family; wider output shows the tasks."
 
 
-def draw(board: Leaderboard, out: Paper, *, cost: bool = False) -> None:
-    """Print the board and its legend; `cost` shows seconds, tokens and money instead of tasks."""
+@draw_registered.register
+def draw_leaderboard(
+    board: Leaderboard, out: Paper, *, cost: bool = False, legend: bool = False
+) -> None:
+    """Print the board; `cost` shows seconds, tokens and money instead of tasks.
+
+    The legend has two lines on a terminal, and is complete with `legend` and on pages.
+    """
     noted = dict.fromkeys(mark for row in board.shown for mark in row.marks)
     marks = {mark: number for number, mark in enumerate(noted, start=1)}
     out.print(f"{board.suite.title} leaderboard · {board.metric} × 100", style="bold")
-    among = f"; {len(board.rows)} of {len(board.rows) + board.hidden} rows, ranks among all"
-    out.print(f"ranked by the {board.mean_title}{among if board.hidden else ''}")
+    if board.judgements:
+        out.print(judgements_note(board.judgements), style="yellow")
+    hidden_rows = f"; {len(board.rows)} of {len(board.rows) + board.hidden} rows, ranks among all"
+    out.print(f"ranked by the {board.mean_title}{hidden_rows if board.hidden else ''}")
     if not board.rows:
         none = f"No published or stored system has {board.metric} here."
         why = "No row meets all of these filters." if board.hidden else none
         task = "FOLDER" if board.suite.name == LOCAL else board.suite.name
         out.print(f"{why}\nTo measure one: r2med eval bm25 --task {task}")
         return
+    full_legend = legend or isinstance(out, Page)
     layouts = (
         _grid(board.shown, [*_leading(board, marks, digits), *columns], gap, note)
-        for columns, digits, gap, note in _layouts(board, cost)
+        for columns, digits, gap, note in _layouts(board, cost, names=full_legend)
     )
     print_fitting(layouts, out)
-    for line in _legend(board, marks):
-        out.print(line, style="dim")
+    _draw_legend(board, marks, out, full=full_legend)
     if board.detailed:
         for row in board.rows:
             _draw_figures(row, board, out)
@@ -64,38 +76,45 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
     """The figures of one row, work by work, and how their protocols differ."""
     if row.origin == "measured":
         if row.beside:
-            out.print(f"{row.name}, measured here, may be set beside {'; '.join(row.beside)}.")
+            out.print(f"{row.name}, measured here, is comparable with {'; '.join(row.beside)}.")
         return
 
-    def cited(each: Standing) -> SystemName:
-        where = [f"{work.name}, {work.revision} {work.table}".strip() for work in each.sources]
-        return SystemName("; ".join(where), f" ({each.variant})" if each.variant else "")
+    def cite(row_of_work: Standing) -> SystemName:
+        where = [
+            f"{work.name}, {work.revision} {work.table}".strip() for work in row_of_work.sources
+        ]
+        return SystemName(
+            "; ".join(where), f" ({row_of_work.variant})" if row_of_work.variant else ""
+        )
 
     out.print()
     count = row.spread.figures if row.spread else 1
     out.print(f"{row.system}: {plural(count, 'figure')}", style="bold")
     columns = [
-        Column("printed in", right=False, cell=cited),
-        Column("date", right=False, cell=lambda each: each.date or None),
-        Column("mean", cell=lambda each: points(each.mean)),
+        Column("printed in", right=False, cell=cite),
+        Column("date", right=False, cell=lambda row_of_work: row_of_work.date or None),
+        Column("mean", cell=lambda row_of_work: score_cell(row_of_work.mean)),
     ]
     tasks = [replace(column, best=False) for column in _task_columns(board, 2)]
     layouts = ([*columns, *tasks], columns)
-    print_fitting((_grid((row, *row.others), each, 1, None) for each in layouts), out)
+    print_fitting((_grid((row, *row.others), row_of_work, 1, None) for row_of_work in layouts), out)
     if row.others:
         draw_protocols(compare_figures(row.system), out, title="what differs in their protocols")
 
 
-def _layouts(board: Leaderboard, cost: bool) -> Iterator[tuple[list[Column], int, int, str | None]]:
-    """Columns, digits of what stands before them, spaces between them, and a caption.
+def _layouts(
+    board: Leaderboard, cost: bool, *, names: bool
+) -> Iterator[tuple[list[Column], int, int, str | None]]:
+    """Task columns, digits of the leading columns, spaces between columns, and a caption.
 
     Tasks by name, by short name, with one digit, then families, then only the mean.
     """
     if cost:
-        yield _cost_columns(), 1, 1, _CACHED
+        yield _cost_columns(board), 1, 1, _CACHED
         return
     yield _task_columns(board, 2, short=False), 2, 2, None
-    short = explained("", (task.source for task in board.tasks)) or None
+    labels = [task.source for task in board.tasks] if names else []
+    short = append_short_names("", labels) or None
     yield _task_columns(board, 2), 2, 1, short
     yield _task_columns(board, 1), 1, 1, short
     families = dict.fromkeys(task.family for task in board.tasks)
@@ -103,7 +122,9 @@ def _layouts(board: Leaderboard, cost: bool) -> Iterator[tuple[list[Column], int
 
         def column(family: str) -> Column:
             title = _FAMILY_NAMES.get(family, family)
-            return Column(title, best=True, cell=lambda r: points(r.aggregates.families[family]))
+            return Column(
+                title, best=True, cell=lambda r: score_cell(r.aggregates.families[family])
+            )
 
         yield [column(family) for family in families], 1, 1, _FAMILIES_SHOWN
     yield [], 1, 1, None
@@ -112,7 +133,7 @@ def _layouts(board: Leaderboard, cost: bool) -> Iterator[tuple[list[Column], int
 def _task_columns(board: Leaderboard, digits: int, *, short: bool = True) -> list[Column]:
     def column(name: str, title: str) -> Column:
         return Column(
-            SystemName(title), best=True, cell=lambda row: points(row.values.get(name), digits)
+            SystemName(title), best=True, cell=lambda row: score_cell(row.values.get(name), digits)
         )
 
     return [
@@ -121,56 +142,75 @@ def _task_columns(board: Leaderboard, digits: int, *, short: bool = True) -> lis
     ]
 
 
-def _cost_columns() -> list[Column]:
-    def column(title: str, written: Callable[[Cost], Cell]) -> Column:
-        return Column(title, cell=lambda row: None if row.cost is None else written(row.cost))
+def _cost_columns(board: Leaderboard) -> list[Column]:
+    def column(title: str, format_value: Callable[[Cost], Cell]) -> Column:
+        return Column(title, cell=lambda row: None if row.cost is None else format_value(row.cost))
 
-    def timed(duration: float, cached: bool) -> str:
+    def format_seconds(duration: float, cached: bool) -> str:
         return f"{duration:,.1f}{'*' if cached else ' '}"
 
+    def request_times(cost: Cost) -> str | None:
+        if cost.request_p50 is None or cost.request_p95 is None:
+            return None
+        return f"{1000 * cost.request_p50:,.0f} / {1000 * cost.request_p95:,.0f}"
+
+    asks_models = any(row.cost and row.cost.request_p50 is not None for row in board.rows)
     return [
-        column("index s", lambda cost: timed(cost.index_seconds, cost.index_cached)),
-        column("ms/query", lambda cost: timed(1000 * cost.seconds_per_query, cost.query_cached)),
-        column("tokens/query", lambda cost: _known(cost.tokens_per_query, "{:,.0f}".format)),
-        column("money", lambda cost: _known(cost.money, dollars)),
+        column("index s", lambda cost: format_seconds(cost.index_seconds, cost.index_cached)),
+        column(
+            "ms/query",
+            lambda cost: format_seconds(1000 * cost.seconds_per_query, cost.query_cached),
+        ),
+        *([column("ms/request", request_times)] if asks_models else []),
+        column(
+            "tokens/query", lambda cost: _apply_if_known(cost.tokens_per_query, "{:,.0f}".format)
+        ),
+        column("money", lambda cost: _apply_if_known(cost.money, format_dollars)),
     ]
 
 
 def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Column]:
     """Rank, name, origin and mean; further columns where any row has something for them."""
     optional: dict[str, tuple[str, Callable[[Any], Cell]]] = {
-        "clean": ("rest", lambda mean: points(mean, digits)),
+        "clean": ("rest", lambda mean: score_cell(mean, digits)),
         "spread": ("span", lambda spread: f"{100 * (spread.high - spread.low):.1f}"),
         "interval": ("±", lambda interval: f"{50 * (interval.high - interval.low):.1f}"),
         "letters": ("≈", str),
+        "judged": ("J@10", lambda share: f"{100 * share:.0f}"),
         "ties": ("tie bounds", lambda ties: f"{100 * ties[0]:.2f}-{100 * ties[1]:.2f}"),
-        "gain": ("Δ", lambda gain: signed(gain, digits, style="green" if gain > 0 else "red")),
+        "gain": (
+            "Δ",
+            lambda gain: difference_cell(gain, digits, style="green" if gain > 0 else "red"),
+        ),
     }
 
-    def column(name: str, title: str, written: Callable[[Any], Cell]) -> Column:
-        return Column(title, cell=lambda row: _known(getattr(row, name), written) or "")
+    def column(name: str, title: str, format_value: Callable[[Any], Cell]) -> Column:
+        return Column(
+            title, cell=lambda row: _apply_if_known(getattr(row, name), format_value) or ""
+        )
 
-    def named(row: Standing) -> SystemName:
-        return SystemName(row.name, "".join(f" [{marks[mark]}]" for mark in row.marks))
+    def name_cell(row: Standing) -> SystemName:
+        dagger = f" {MARK}" if row.answers is not None and row.answers.is_marked else ""
+        return SystemName(row.name, dagger + "".join(f" [{marks[mark]}]" for mark in row.marks))
 
     def origin(row: Standing) -> Text:
         return Text(row.sources[0].short, "dim") if row.sources else Text("here", "cyan")
 
     return [
         Column("#", cell=lambda row: str(row.rank) if row.rank else None),
-        Column("system", right=False, cell=named),
+        Column("system", right=False, cell=name_cell),
         Column("from", right=False, cell=origin),
-        Column("mean", best=True, cell=lambda row: points(row.mean)),
+        Column("mean", best=True, cell=lambda row: score_cell(row.mean)),
         *(
-            column(name, *written)
-            for name, written in optional.items()
+            column(name, *format_value)
+            for name, format_value in optional.items()
             if any(getattr(row, name) not in (None, "") for row in board.shown)
         ),
     ]
 
 
-def _known(value: Any, written: Callable[[Any], Cell]) -> Cell:
-    return None if value is None else written(value)
+def _apply_if_known(value: Any, format_value: Callable[[Any], Cell]) -> Cell:
+    return None if value is None else format_value(value)
 
 
 def _grid(
@@ -181,43 +221,89 @@ def _grid(
     return Grid.of(columns, rows, gap=gap, ends=ends, caption=caption)
 
 
-def _legend(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
-    """What was done to get these numbers, and nothing that was not."""
-    gains = [
-        f"{GAIN_TITLES[each.group]}: {each.better} of {each.systems} rows gain, "
-        f"median {100 * each.median:+.2f}"
-        for each in board.gains
-    ]
-    if gains:
-        yield f"Δ: gain over the system's own first stage. {'; '.join(gains)}."
+def _draw_legend(board: Leaderboard, marks: dict[str, int], out: Paper, *, full: bool) -> None:
+    """Print what the columns mean, in two lines unless `full`, then notes on the rows."""
+    entries = list(_column_legend(board))
+    if full:
+        lines = [entry.full for entry in entries]
+    else:
+        short = "; ".join(entry.short for entry in entries)
+        lines = [f"{short}. More: --legend."] if short else []
+    for line in (*lines, *_row_notes(board, marks)):
+        out.print(line, style="dim")
+
+
+@dataclass(frozen=True)
+class _LegendEntry:
+    """The meaning of one column, in a few words and in full."""
+
+    short: str
+    full: str
+
+
+def _column_legend(board: Leaderboard) -> Iterator[_LegendEntry]:
+    """One entry for each column that is present and needs explaining."""
+    if board.gains:
+        full = "Δ: gain over the system's own first stage."
+        yield _LegendEntry("Δ: gain over the first stage", full)
     revisions: dict[str, dict[str, None]] = {}
     for work in (row.sources[0] for row in board.shown if row.sources):
         revisions.setdefault(f"{work.short} is {work.name}", {})[work.revision] = None
     if revisions:
-        works = [f"{work} ({', '.join(known)})" for work, known in revisions.items()]
-        yield f"from: {'; '.join(works)}. Printed means have no interval and no test."
+        works = [f"{work} ({', '.join(versions)})" for work, versions in revisions.items()]
+        full = f"from: {'; '.join(works)}. Printed means have no interval and no test."
+        yield _LegendEntry("from: where printed", full)
     if any(row.spread for row in board.shown):
         more = "" if board.detailed else " `--only SYSTEM` says how their protocols differ."
-        yield (
+        full = (
             "span: highest minus lowest mean that works print for one system; the mean shown is "
             f"the first work's.{more}"
         )
+        yield _LegendEntry("span: spread of printed means", full)
     if board.flagged:
         tasks = "; ".join(f"{task} ({', '.join(who)})" for task, who in board.flagged.items())
-        yield (
+        full = (
             f"rest: the mean without tasks that a model's declared training data holds: {tasks}. "
-            "`--without-flagged` ranks all on the others; who declares nothing is not cleared."
+            "`--without-flagged` ranks all on the others; models without declared training data "
+            "may still overlap."
         )
-    if any(row.origin == "measured" for row in board.rows):
-        doubted = any(row.interval is not None for row in board.rows)
-        half = "; ±: half the 95 % interval over queries" if doubted else ""
-        yield f"here: stored results of yours{half}."
+        yield _LegendEntry("rest: mean without leaked tasks", full)
+    if any(row.interval is not None for row in board.rows):
+        full = "here: your stored results; ±: half the 95 % interval over queries."
+        yield _LegendEntry("±: half the 95 % interval", full)
+    elif any(row.origin == "measured" for row in board.rows):
+        yield _LegendEntry("here: your stored results", "here: your stored results.")
     if any(row.letters for row in board.rows):
-        yield (
-            "≈: rows that share a letter could not be separated (paired randomisation test of all "
-            f"pairs of measured rows on the same data, p < {SIGNIFICANT} after Holm's correction)."
+        full = (
+            "≈: rows that share a letter do not differ significantly (paired randomisation test, "
+            f"Holm's correction over all {max(row.tests for row in board.rows)} pairs measured "
+            "here). `r2med compare A B` tests one pair alone."
         )
+        yield _LegendEntry("≈: rows that share a letter do not differ significantly", full)
+    if any(row.judged is not None for row in board.rows):
+        full = (
+            "J@10: percentage of the first 10 documents with a judgement; below "
+            f"{format_percent(LOW_COVERAGE)} unjudged documents may decide the ranking."
+        )
+        yield _LegendEntry("J@10: % judged", full)
     if any(row.ties for row in board.rows):
-        yield "tie bounds: the mean with equal scores in the worst and in the best order."
+        full = "tie bounds: the mean with equal scores in the worst and in the best order."
+        yield _LegendEntry("tie bounds: worst and best order of equal scores", full)
+
+
+def _row_notes(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
+    """Notes on rows and data, which are always printed."""
+    for row in board.shown:
+        if row.answers is not None and row.answers.problems:
+            yield f"{MARK if row.answers.is_marked else '-'} {row.name}: {row.answers}."
+    gains = [
+        f"{GAIN_TITLES[summary.group]}: {summary.better} of {summary.systems} rows gain, "
+        f"median {100 * summary.median:+.2f}"
+        for summary in board.gains
+    ]
+    if gains:
+        yield f"Gains over the first stage: {'; '.join(gains)}."
+    if skipped := max((row.skipped for row in board.rows), default=0):
+        yield describe_skipped(skipped)
     yield from board.notes
     yield from (f"[{number}] {mark.rstrip('.')}." for mark, number in marks.items())

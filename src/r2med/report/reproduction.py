@@ -7,16 +7,26 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from r2med.engine.reproduce import CLOSE, Reproduced, Reproduction
-from r2med.report.table import Column, Grid, Paper, mean_of, points, print_fitting, signed
-from r2med.tasks.registry import grouped
+from r2med.evaluation.reproduce import CLOSE, Reproduced, Reproduction
+from r2med.report.drawing import draw_registered
+from r2med.report.table import (
+    Column,
+    Grid,
+    Paper,
+    difference_cell,
+    mean_or_none,
+    print_fitting,
+    score_cell,
+)
+from r2med.tasks.registry import group_by_suite
 
 _MEAN = "task mean"
 _STYLES = {"equal": "green", "close": "yellow", "different": "red"}
 
 
-def draw(reproduction: Reproduction, out: Paper) -> None:
-    """Print the table, the reasons for differences, and what is missing."""
+@draw_registered.register
+def draw_reproduction(reproduction: Reproduction, out: Paper) -> None:
+    """Print the table, the reasons for differences, and missing data."""
     system, published, rows = reproduction.system, reproduction.published, reproduction.tasks
     renamed = "" if system == published.system else f", published as {published.system}"
     origins = ", ".join(dict.fromkeys(published.origins.values()))
@@ -25,19 +35,19 @@ def draw(reproduction: Reproduction, out: Paper) -> None:
     columns = [
         Column("task", right=False, cell=lambda row: row.task),
         Column("n", cell=lambda row: str(row.queries) if row.queries else None),
-        Column("ours", cell=lambda row: points(row.ours, 3)),
-        Column("published", cell=lambda row: points(row.published, 3)),
-        Column("difference", cell=lambda row: signed(row.difference, 3)),
+        Column("ours", cell=lambda row: score_cell(row.ours, 3)),
+        Column("published", cell=lambda row: score_cell(row.published, 3)),
+        Column("difference", cell=lambda row: difference_cell(row.difference, 3)),
         Column("verdict", right=False, cell=_verdict),
     ]
-    shown, ends = [*rows], frozenset([len(rows) - 1])
-    if len(rows) > 1:  # over exactly these tasks: none of ours where one is missing
-        ours, published_mean = (
-            mean_of(getattr(row, name) for row in rows) for name in ("ours", "published")
+    printed_rows, ends = [*rows], frozenset([len(rows) - 1])
+    if len(rows) > 1:  # no mean of ours if a task is missing
+        measured_mean, published_mean = (
+            mean_or_none([getattr(row, name) for row in rows]) for name in ("ours", "published")
         )
-        queries = sum(row.queries for row in rows) if ours is not None else 0
-        shown.append(Reproduced(_MEAN, published_mean, ours, queries=queries))
-    print_fitting((Grid.of(columns, shown, gap=gap, ends=ends) for gap in (2, 1)), out)
+        queries = sum(row.queries for row in rows) if measured_mean is not None else 0
+        printed_rows.append(Reproduced(_MEAN, published_mean, measured_mean, queries=queries))
+    print_fitting((Grid.of(columns, printed_rows, gap=gap, ends=ends) for gap in (2, 1)), out)
     for line in _notes(rows, published.decimals):
         out.print(line)
 
@@ -63,9 +73,11 @@ def _notes(rows: Sequence[Reproduced], decimals: int) -> list[str]:
             missing.setdefault(row.missing.replace(row.task, "TASK"), []).append(row.task)
     for message, tasks in missing.items():
         lines.append(f"Not run: {', '.join(tasks)}.")
-        one = message.replace("TASK", tasks[0]) if len(tasks) == 1 else message
-        lines += [f"  {line}" for line in one.splitlines()]
+        text = message.replace("TASK", tasks[0]) if len(tasks) == 1 else message
+        lines += [f"  {line}" for line in text.splitlines()]
         command = re.search("`(r2med fetch) TASK(.*?)`", message)
         if len(tasks) > 1 and command:
-            lines.append(f"  All of them: {command[1]} {' '.join(grouped(tasks))}{command[2]}")
+            lines.append(
+                f"  All of them: {command[1]} {' '.join(group_by_suite(tasks))}{command[2]}"
+            )
     return lines

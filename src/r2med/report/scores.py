@@ -10,29 +10,31 @@ from rich.console import Group
 from rich.text import Text
 
 from r2med.measure.metrics import HEADLINE, parse_metric
-from r2med.measure.significance import SIGNIFICANT
+from r2med.measure.verdicts import Verdict, describe_skipped
+from r2med.number_format import format_count, format_difference, format_percent
+from r2med.report.drawing import draw_registered
 from r2med.report.table import (
+    MARK,
     SHORT_NAMES,
     Cell,
     Column,
     Grid,
     Paper,
     SystemName,
-    age,
-    explained,
-    mean_of,
-    pairs,
-    percent,
-    points,
+    append_short_names,
+    format_age,
+    judgements_note,
+    mean_or_none,
+    name_value_table,
     print_fitting,
-    scaled,
-    signed,
+    score_cell,
     task_label,
 )
 from r2med.results.evaluation import Evaluation, Stored, size
-from r2med.results.lookup import shared_names
 from r2med.results.protocols import works_beside
-from r2med.results.record import Result
+from r2med.results.published_data import find_other_data, name_tasks
+from r2med.results.record import AnswerCounts, Result
+from r2med.results.select import describe_versions, group_systems, sort_by_age
 from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
 
@@ -48,111 +50,160 @@ _LABELS = {
 _SHORT = {"ndcg": "nDCG", "map": "MAP", "recall": "R", "precision": "P"}
 _SHORT |= {"mrr": "MRR", "rprec": "Rprec", "bpref": "Bpref"}
 _CEILING = "ceiling"
+#: Results that a table lists.
+_MOST_LISTED = 500
 #: A share of documents above which a reader must know that they were cut.
 _MANY_CUT = 0.05
 _SCALE = "all values × 100"
 _BEHIND = (
-    f"*: below the best of its column, p < {SIGNIFICANT} (paired randomisation test, Holm's "
-    "correction over the systems; each column is tested by itself, not corrected over tasks)"
+    "*: below the best of its column (p < .05, Holm's correction over the "
+    "comparisons with the best of this column)"
 )
+#: With more systems only the verdict on the two best is printed.
+_VERDICTS_SHOWN = 3
 
 
-def draw(value: Evaluation | Stored, out: Paper, *, by: Grouping = "task") -> None:
-    """Print the grids, then what a reader of them must know; or the list of stored results."""
-    if isinstance(value, Stored):
-        _draw_stored(value, out)
-        return
+@draw_registered.register
+def draw_evaluation(value: Evaluation, out: Paper, *, by: Grouping = "task") -> None:
+    """Print score tables, the verdicts on them, and notes."""
+    if value.judgements:
+        out.print(judgements_note(value.judgements), style="yellow")
     for layouts in score_layouts(value.results, value.asked, by=by):
         print_fitting(layouts, out)
         out.print()
-    for note in (*reranking_notes(value.results, value.metrics), *index_notes(value.results)):
+    for note in verdict_notes(value):
+        out.print(note)
+    for note in (
+        *answer_notes(value.results),
+        *reranking_notes(value.results, value.metrics),
+        *index_notes(value.results),
+    ):
         out.print(note)
 
 
+def verdict_notes(value: Evaluation) -> Iterator[str]:
+    """The verdict on the best system and the others, per suite, by the first metric shown."""
+    for results in _by_suite(value.results).values():
+        group = Evaluation(results, value.asked)
+        verdicts = group.verdicts(group.tasks, group.metrics[0]).values()
+        closest = sorted(verdicts, key=lambda verdict: verdict.difference.difference)
+        printed = closest if len(closest) < _VERDICTS_SHOWN else closest[:1]
+        if printed:
+            yield f"{group.metrics[0]}: {' '.join(verdict.sentence for verdict in printed)}"
+            yield " ".join(printed[0].remarks)
+        elif skipped := group.skipped_queries(group.tasks):
+            yield describe_skipped(skipped)
+
+
+def _by_suite(results: Sequence[Result]) -> dict[tuple[str | None, str], list[Result]]:
+    """Results that one table may hold: of one suite, or one sample alone."""
+    groups: dict[tuple[str | None, str], list[Result]] = {}
+    for result in sorted(results, key=lambda result: list(_LABELS).index(result.suite)):
+        sample = result.task if result.suite == SAMPLE else ""
+        groups.setdefault((result.suite, sample), []).append(result)
+    return groups
+
+
 def score_layouts(
-    results: Sequence[Result], asked: Sequence[str] = (), *, by: Grouping = "task"
+    results: Sequence[Result], metrics: Sequence[str] = (), *, by: Grouping = "task"
 ) -> Iterator[list[Grid]]:
     """Grids for any mix of systems and tasks, each in layouts from wide to narrow.
 
-    Data of different suites is never averaged, a sample stands alone. Several systems are rows:
-    over the metrics on one task, over the tasks on several, where every metric that was asked for
-    has a grid of its own (without any, the first headline metric). One system has one row per task.
+    Suites are never averaged together, and a sample has a separate table. Several systems are rows,
+    with metrics as columns on one task and tasks as columns on several; each requested metric then
+    has its own grid. One system has one row per task.
     """
-    groups: dict[tuple[str | None, str], list[Result]] = {}
-    for result in sorted(results, key=lambda each: list(_LABELS).index(each.suite)):
-        alone = result.task if result.suite == SAMPLE else ""
-        groups.setdefault((result.suite, alone), []).append(result)
-    for (suite, _), group in groups.items():
-        own = Evaluation(group, asked)
+    for (suite, _), group in _by_suite(results).items():
+        evaluation = Evaluation(group, metrics)
         label = _LABELS[suite].format(edition=find_suite("demo").entries[0].edition)
-        if len(own.systems) == 1:
-            yield [_one_system(own, label, by)]
-        elif len(own.tasks) == 1:
-            (task,) = own.tasks
+        if differing := find_other_data(group):
+            label += f", not the published data of {', '.join(differing)}"
+        if len(evaluation.systems) == 1:
+            yield [_system_grid(evaluation, label, by)]
+        elif len(evaluation.tasks) == 1:
+            (task,) = evaluation.tasks
             figures = [
-                _Figure(_heading(name), name, [task], own.behind([task], name))
-                for name in own.metrics
+                _Figure(_heading(name), name, [task], evaluation.verdicts([task], name))
+                for name in evaluation.metrics
             ]
-            yield [_by_system(own, figures, f"{task} · {label}", _SCALE)]
+            yield [_by_system(evaluation, figures, f"{task} · {label}", _SCALE)]
         else:
-            for metric in asked or HEADLINE[:1]:
-                yield list(_many(own, metric, label, by))
+            for metric in metrics or HEADLINE[:1]:
+                yield list(_systems_by_task(evaluation, metric, label, by))
 
 
-def _one_system(own: Evaluation, label: str, by: Grouping) -> Grid:
+def _system_grid(evaluation: Evaluation, label: str, by: Grouping) -> Grid:
     """One row per task under its family, or one per group; then the mean over the tasks."""
-    (system,) = own.systems
-    first, *others = own.metrics
-    columns = {_heading(first): own.column(system, first)}
-    if own.reranked(system):
-        columns[_CEILING] = own.column(system, first, ceiling=True)
-    columns |= {_heading(metric): own.column(system, metric) for metric in others}
+    (system,) = evaluation.systems
+    first, *other_metrics = evaluation.metrics
+    columns = {_heading(first): evaluation.column(system, first)}
+    if evaluation.reranked(system):
+        columns[_CEILING] = evaluation.column(system, first, ceiling=True)
+    columns |= {_heading(metric): evaluation.column(system, metric) for metric in other_metrics}
 
     def row(name: str | SystemName, tasks: Sequence[str]) -> list[Cell]:
-        return [name, *(points(mean_of(map(each.get, tasks))) for each in columns.values())]
+        return [
+            name,
+            *(
+                score_cell(mean_or_none([column.get(task) for task in tasks]))
+                for column in columns.values()
+            ),
+        ]
 
     rows: list[list[Cell]] = []
     ends: list[int] = []
-    for group, tasks in _groups(own.tasks, "family" if by == "task" else by).items():
+    for group, tasks in _groups(evaluation.tasks, "family" if by == "task" else by).items():
         if by != "task" or [group] == tasks:
             rows.append(row(f"{group} (mean of {len(tasks)})" if tasks[1:] else group, tasks))
         else:
             rows.append([Text(group, style="italic")])
             rows += [row(SystemName(f" {task}"), [task]) for task in tasks]
             ends.append(len(rows) - 1)
-    if len(own.tasks) > 1:
+    if len(evaluation.tasks) > 1:
         ends.append(len(rows) - 1)
-        rows.append(row(f"mean of {len(own.tasks)} tasks", own.tasks))
+        rows.append(row(f"mean of {len(evaluation.tasks)} tasks", evaluation.tasks))
     return Grid(
         [Column("task", right=False), *map(Column, columns)],
         rows,
         ends=frozenset(ends),
-        title=f"{system} · {label}",
+        title=f"{mark_system(system, evaluation.results)} · {label}",
         caption=_SCALE,
     )
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """A column of a table of systems: the mean of a metric over some tasks, and who is behind."""
+    """A column of a table of systems: the mean of a metric over some tasks, with verdicts."""
 
     title: str
     metric: str
     tasks: Sequence[str]
-    behind: frozenset[str]
+    verdicts: Mapping[str, Verdict]
+    """The best system against each other one, by name of the other."""
 
-    def cell(self, own: Evaluation, system: str, digits: int, *, ceiling: bool = False) -> Cell:
+    @property
+    def significant(self) -> frozenset[str]:
+        """The systems that are significantly below the best."""
+        return frozenset(name for name, verdict in self.verdicts.items() if verdict.is_significant)
+
+    def cell(
+        self, evaluation: Evaluation, system: str, digits: int, *, ceiling: bool = False
+    ) -> Cell:
         """A score with its star; a space keeps the digits even where others have one."""
-        column = own.column(system, self.metric, ceiling=ceiling)
+        column = evaluation.column(system, self.metric, ceiling=ceiling)
         digits = 2 if self.title == "mean" else digits
-        text = points(mean_of(map(column.get, self.tasks)), digits, "dim" if ceiling else "")
-        if text is not None and self.behind and not ceiling:
-            text.append("*" if system in self.behind else " ")
+        text = score_cell(
+            mean_or_none([column.get(task) for task in self.tasks]),
+            digits,
+            "dim" if ceiling else "",
+        )
+        if text is not None and self.significant and not ceiling:
+            text.append("*" if system in self.significant else " ")
         return text
 
 
 def _by_system(
-    own: Evaluation,
+    evaluation: Evaluation,
     figures: Sequence[_Figure],
     title: str,
     caption: str,
@@ -162,35 +213,45 @@ def _by_system(
     gap: int = 2,
 ) -> Grid:
     """One row per system, and below a reranker its ceiling; the mean keeps two digits."""
-    caption = f"{caption}; {_BEHIND}" if any(figure.behind for figure in figures) else caption
+    if any(figure.significant for figure in figures):
+        caption = f"{caption}; {_BEHIND}"
     rows: list[list[Cell]] = []
-    for system in own.systems:
-        rows.append([SystemName(system), *(each.cell(own, system, digits) for each in figures)])
-        if own.reranked(system):
-            best = (each.cell(own, system, digits, ceiling=True) for each in figures)
+    for system in evaluation.systems:
+        name = mark_system(system, evaluation.results)
+        rows.append([name, *(figure.cell(evaluation, system, digits) for figure in figures)])
+        if evaluation.reranked(system):
+            best = (figure.cell(evaluation, system, digits, ceiling=True) for figure in figures)
             rows.append([Text(f"  {_CEILING}", style="dim"), *best])
     columns = [Column("system", right=False)]
     for figure in figures:
         heading = SystemName(SHORT_NAMES.get(figure.title, figure.title) if short else figure.title)
-        # How much was judged is no quality.
-        columns.append(Column(heading, best=parse_metric(figure.metric).kind != "judged"))
+        # Judged@k is not a quality.
+        columns.append(Column(heading, best=parse_metric(figure.metric).family != "judged"))
     if short:
-        caption = explained(caption, (figure.title for figure in figures))
+        caption = append_short_names(caption, (figure.title for figure in figures))
     return Grid(columns, rows, gap=gap, title=title, caption=caption)
 
 
-def _many(own: Evaluation, metric: str, label: str, by: Grouping) -> Iterator[Grid]:
+def _systems_by_task(
+    evaluation: Evaluation, metric: str, label: str, by: Grouping
+) -> Iterator[Grid]:
     """One row per system, its mean first, then one column per task or group of tasks."""
-    groups = _groups(own.tasks, by)
-    means = {"mean": own.tasks, **{task_label(name): tasks for name, tasks in groups.items()}}
+    groups = _groups(evaluation.tasks, by)
+    means = {
+        "mean": evaluation.tasks,
+        **{task_label(name): tasks for name, tasks in groups.items()},
+    }
     figures = [
-        _Figure(name, metric, tasks, own.behind(tasks, metric)) for name, tasks in means.items()
+        _Figure(name, metric, tasks, evaluation.verdicts(tasks, metric))
+        for name, tasks in means.items()
     ]
-    counts = ", ".join(f"{name} of {len(own)}" for name, own in groups.items() if len(own) > 1)
-    caption = f"mean of {len(own.tasks)} tasks{f' ({counts})' if counts else ''}; {_SCALE}"
+    counts = ", ".join(
+        f"{name} of {len(tasks)}" for name, tasks in groups.items() if len(tasks) > 1
+    )
+    caption = f"mean of {len(evaluation.tasks)} tasks{f' ({counts})' if counts else ''}; {_SCALE}"
     for short, digits, gap in ((False, 2, 2), (True, 2, 1), (True, 1, 1)):
         title = f"{metric} · {label}"
-        yield _by_system(own, figures, title, caption, short=short, digits=digits, gap=gap)
+        yield _by_system(evaluation, figures, title, caption, short=short, digits=digits, gap=gap)
 
 
 def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
@@ -205,8 +266,8 @@ def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
 
 def _heading(metric: str) -> str:
     """A metric's usual short name, so that six of them fit beside the tasks; others as they are."""
-    kind, at, cutoff = metric.partition("@")
-    return f"{_SHORT[kind]}{at}{cutoff}" if kind in _SHORT else metric
+    family, sign, cutoff = metric.partition("@")
+    return f"{_SHORT[family]}{sign}{cutoff}" if family in _SHORT else metric
 
 
 def reused_notes(results: Sequence[Result]) -> Iterator[str]:
@@ -215,7 +276,7 @@ def reused_notes(results: Sequence[Result]) -> Iterator[str]:
     if not stored:
         return
     systems = ", ".join(dict.fromkeys(result.name for result in stored))
-    oldest = age(min(result.record.created for result in stored))
+    oldest = format_age(min(result.record.created for result in stored))
     yield (
         f"stored before and not run now: {len(stored)} of {len(results)} results ({systems}), up "
         f"to {oldest} ago. --force runs again."
@@ -223,27 +284,63 @@ def reused_notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Which encoders and rerankers read only the beginning of many documents."""
-    for name, tasks in _reported(results, "documents").items():
-        shares = {task: facts.get("truncated") or 0.0 for task, facts in tasks.items()}
-        cut = [f"{percent(s)} of the documents of {t}" for t, s in shares.items() if s > _MANY_CUT]
-        if cut:
-            yield f"{name} reads only the beginning of {', '.join(cut)}: they are too long for it."
+    """Which encoders and rerankers read only the beginning of many documents or queries."""
+    for side in ("documents", "queries"):
+        for name, tasks in _collect_facts(results, side).items():
+            shares = {task: facts.get("truncated") or 0.0 for task, facts in tasks.items()}
+            truncated = [
+                f"{format_percent(share)} of the {side} of {task}"
+                for task, share in shares.items()
+                if share > _MANY_CUT
+            ]
+            if truncated:
+                yield (
+                    f"{name} reads only the beginning of {', '.join(truncated)}: they are too long "
+                    "for it."
+                )
+
+
+def answer_notes(results: Sequence[Result]) -> Iterator[str]:
+    """How the answers of language models could be used, for every system that has some."""
+    by_name: dict[str, list[Result]] = {}
+    for result in results:
+        by_name.setdefault(result.name, []).append(result)
+    for name, group in by_name.items():
+        answers = _answers_of(name, group)
+        if answers is not None and answers.problems:
+            mark = f"{MARK} " if answers.is_marked else ""
+            yield f"{mark}{name}: {answers}."
+
+
+def mark_system(name: str, results: Sequence[Result]) -> SystemName:
+    """A system's name, marked where too many of its models' answers have problems."""
+    answers = _answers_of(name, results)
+    return SystemName(name, f" {MARK}" if answers is not None and answers.is_marked else "")
+
+
+def _answers_of(system: str, results: Sequence[Result]) -> AnswerCounts | None:
+    return AnswerCounts.sum_over(
+        result.summary.answers for result in results if result.name == system
+    )
 
 
 def index_notes(results: Sequence[Result]) -> Iterator[str]:
     """What approximate indexes cost on each task, and against which system."""
-    for name, tasks in _reported(results, "loss").items():
+    for name, tasks in _collect_facts(results, "loss").items():
         for task, loss in tasks.items():
+            recall = format_percent(loss["recall_of_exact_100"])
+            difference, low, high = (
+                format_difference(loss[field]) for field in ("difference", "low", "high")
+            )
             yield (
-                f"The index of {name} finds {percent(loss['recall_of_exact_100'])} of the exact "
-                f"first 100 on {task}; {_heading(loss['metric'])} {signed(loss['difference'])} "
-                f"[{signed(loss['low'])}, {signed(loss['high'])}] against exact {loss['exact']}."
+                f"The index of {name} finds {recall} of the exact first 100 on {task}; "
+                f"{_heading(loss['metric'])} {difference} [{low}, {high}] against exact "
+                f"{loss['exact']}."
             )
 
 
-def _reported(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """What the parts of systems reported of one thing, by part and task."""
+def _collect_facts(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
+    """One fact that the stages of systems reported, by stage and task."""
     reported: dict[str, dict[str, Mapping[str, Any]]] = {}
     for result in results:
         for part, facts in result.record.facts.items():
@@ -254,11 +351,11 @@ def _reported(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mappi
 
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
-    """What a reader of reranked scores must know; each sentence only where it applies."""
-    reranked = [(each, each.record.reranking) for each in results]
-    below = {"keep": "below them stands the first stage's order", "drop": "the list ends there"}
+    """Notes on reranked scores: ceiling, depth and safeguard."""
+    reranked = [(result, result.record.reranking) for result in results]
+    below = {"keep": "below them is the first stage's order", "drop": "the list ends there"}
     if any(reranking for _, reranking in reranked):
-        yield "ceiling: what a perfect reranker of the same candidates would score."
+        yield "ceiling: the score of a perfect reranker of the same candidates."
     yield from dict.fromkeys(
         f"{metric} reads deeper than the {reranking.depth} documents that {result.name} reranks: "
         f"{below[reranking.tail]} (tail={reranking.tail})."
@@ -271,28 +368,48 @@ def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterat
             without, score = safeguard.metrics_without[metrics[0]], result.metrics[metrics[0]]
             yield (
                 f"{result.task}, {result.name}: safeguard on, positives put at rank 101: "
-                f"{safeguard.queries}; without it {metrics[0]} is {points(without)}, not "
-                f"{points(score)}."
+                f"{safeguard.queries}; without it {metrics[0]} is {score_cell(without)}, not "
+                f"{score_cell(score)}."
             )
 
 
-def _draw_stored(stored: Stored, out: Paper) -> None:
-    """One row per stored result, then what sets apart those of one name."""
+@draw_registered.register
+def draw_stored(stored: Stored, out: Paper) -> None:
+    """Print one row per stored result, then how those of one name differ."""
+    listed = _newest_results(stored.results)
+    names = name_tasks(listed)
     columns = [
         Column("key", right=False, fixed=True, cell=lambda result: result.key),
-        Column("task", right=False, cell=lambda result: SystemName(result.task)),
-        Column("system", right=False, cell=lambda result: SystemName(result.name)),
-        Column("nDCG@10", cell=lambda result: points(result.metrics.get("ndcg@10"))),
-        Column("size", cell=lambda result: scaled(size(result), "B")),
-        Column("age", cell=lambda result: age(result.record.created)),
+        Column("task", right=False, cell=lambda result: SystemName(names[result.task])),
+        Column("system", right=False, cell=lambda result: mark_system(result.name, [result])),
+        Column("nDCG@10", cell=lambda result: score_cell(result.metrics.get("ndcg@10"))),
+        Column("size", cell=lambda result: format_count(size(result), "B")),
+        Column("age", cell=lambda result: format_age(result.created)),
     ]
-    out.print(Grid.of(columns, stored.results))
-    for note in shared_names(stored.results):
+    out.print(Grid.of(columns, listed))
+    if len(listed) < len(stored.results):
+        out.print(
+            f"The newest {len(listed):,} of {len(stored.results):,} results. Choose others with "
+            "--task or --system; --format csv and json list all."
+        )
+    for note in answer_notes(listed):
         out.print(note)
+    tasks = {result.task for result in listed}
+    for system in group_systems(sort_by_age(listed), tasks):
+        for note in describe_versions(system):
+            out.print(note)
+
+
+def _newest_results(results: Sequence[Result]) -> list[Result]:
+    """The results that a table lists, in the order given."""
+    if len(results) <= _MOST_LISTED:
+        return list(results)
+    newest = set(map(id, sort_by_age(results)[:_MOST_LISTED]))
+    return [result for result in results if id(result) in newest]
 
 
 def result_details(result: Result) -> Group:
-    """What a reader asks of a stored result; JSON has the rest."""
+    """The main facts of a stored result; JSON has the rest."""
     record, task = result.record, result.record.task
     beside = works_beside(result.system) if result.suite == "full" else ()
     facts = [
@@ -304,9 +421,11 @@ def result_details(result: Result) -> Group:
         ("seconds", ", ".join(f"{name} {value:.2f}" for name, value in record.seconds.items())),
         ("depth, tie order", f"{record.system.depth}, {record.system.ties}"),
         ("published as", record.system.published_as or "not published"),
-        ("may be set beside", "; ".join(beside) or "no printed figure"),
+        ("comparable with", "; ".join(beside) or "no published figure"),
         ("versions", ", ".join(f"{name} {number}" for name, number in record.versions.items())),
         *(("deviation", text) for text in record.system.deviations),
         *(("notice", text) for text in task.notices),
     ]
-    return Group(Text(f"{result.name} · {result.task}", style="bold"), pairs(facts, indent=2))
+    return Group(
+        Text(f"{result.name} · {result.task}", style="bold"), name_value_table(facts, indent=2)
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from statistics import fmean
+from math import fsum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rich import box
@@ -16,6 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from r2med.number_format import format_difference, format_points
 from r2med.report.console import visible
 from r2med.tasks.registry import registered_task
 
@@ -49,7 +50,7 @@ class SystemName:
 
     text: str
     note: str = ""
-    """What follows the name and is no part of it."""
+    """Text after the name, such as a footnote mark."""
 
     def __str__(self) -> str:
         return self.text + self.note
@@ -67,16 +68,19 @@ class SystemName:
 
     def parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
         """The pieces between which it may be broken, as few as `width` allows."""
-        whole = str(self) if text is None else text
-        if len(whole.rstrip()) <= width or level == len(_BREAKS):
-            yield whole
+        name = str(self) if text is None else text
+        if len(name.rstrip()) <= width or level == len(_BREAKS):
+            yield name
             return
-        for part in _BREAKS[level].findall(whole):
+        for part in _BREAKS[level].findall(name):
             yield from self.parts(width, part, level + 1)
 
 
+#: Marks a system if too many answers of its language models have problems.
+MARK = "†"
+
 Cell = str | Text | SystemName | None
-"""What stands in a cell; None is shown as a dash."""
+"""Content of a cell; None is shown as a dash."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Column:
     right: bool = True
     fixed: bool = False
     """Whether cells are never broken over lines; those on the right never are."""
+    repeat: bool = False
+    """Whether it is repeated in every part of a table that is too wide for the terminal."""
     best: bool = False
     """Whether the highest number is bold: of those that are not dim, as they are printed."""
     cell: Callable[[Any], Cell] = str
@@ -97,8 +103,8 @@ class Column:
 class Grid:
     """Columns and rows of cells; `ends` are the rows that end a section.
 
-    A row may be shorter than the columns; what stands in it then heads the rows below. Columns
-    that a terminal has no room for stand in a second table below the first, never cut.
+    A row that is shorter than the columns is a heading of the rows below it. Columns that do not
+    fit the terminal are printed in a second table below the first.
     """
 
     columns: Sequence[Column]
@@ -119,24 +125,28 @@ class Grid:
         return sum(comfortable for _, comfortable, _ in self._sizes) + self._gaps
 
     @cached_property
-    def marked(self) -> list[list[Cell]]:
+    def rows_with_best(self) -> list[list[Cell]]:
         """The rows, the highest number of each `best` column in bold."""
         rows = [list(row) for row in self.rows]
-        for place, column in enumerate(self.columns):
-            numbers = {at: _number(row[place]) for at, row in enumerate(rows) if len(row) > place}
-            known = [number for number in numbers.values() if number is not None]
-            if column.best and len(known) > 1:
-                for at, number in numbers.items():
-                    if number == max(known):
-                        rows[at][place] = Text(str(rows[at][place]), "bold")
+        for index, column in enumerate(self.columns):
+            numbers = {
+                row_index: _parse_number(row[index])
+                for row_index, row in enumerate(rows)
+                if len(row) > index
+            }
+            values = [number for number in numbers.values() if number is not None]
+            if column.best and len(values) > 1:
+                for row_index, number in numbers.items():
+                    if number == max(values):
+                        rows[row_index][index] = Text(str(rows[row_index][index]), "bold")
         return rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The title and the caption may be wider than the table between them."""
         if self.title:
             yield Text(self.title, style="bold")
-        for place, block in enumerate(self._blocks(options.max_width)):
-            if place:
+        for index, block in enumerate(self._blocks(options.max_width)):
+            if index:
                 yield Text()
             yield block._table(options.max_width)
         if self.caption:
@@ -153,36 +163,42 @@ class Grid:
         At the second few names are broken, and only long ones.
         """
         sizes = []
-        for place, column in enumerate(self.columns):
-            cells = [row[place] for row in self.marked if len(row) > place]
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows_with_best if len(row) > index]
             title, widths = _cell_width(column.title), [*map(_cell_width, cells)]
-            whole = max([title, *widths])
-            unbroken = widths if column.right or column.fixed else map(_least, cells)
-            least = max([_least(column.title), *unbroken])
-            comfortable = whole
+            widest = max([title, *widths])
+            unbroken = widths if column.right or column.fixed else map(_minimum_width, cells)
+            least = max([_minimum_width(column.title), *unbroken])
+            comfortable = widest
             if sum(isinstance(cell, SystemName) for cell in cells) > 1:
                 comfortable = _NAME_WIDTH
             elif isinstance(column.title, SystemName):
                 comfortable = max([min(title, _HEADING), *widths])
-            sizes.append((least, min(max(comfortable, least), whole), whole))
+            sizes.append((least, min(max(comfortable, least), widest), widest))
         return sizes
 
     def _blocks(self, available: int) -> Iterator[Grid]:
-        """The grid, or several that repeat its first column, each as wide as the terminal."""
+        """The grid, or several that repeat its leading columns, each as wide as the terminal."""
         least = [least for least, _, _ in self._sizes]
-        groups, used = [[0]], least[0]
-        for place in range(1, len(least)):
-            if len(groups[-1]) > 1 and used + self.gap + least[place] > available:
-                groups.append([0])
-                used = least[0]
-            groups[-1].append(place)
-            used += self.gap + least[place]
-        for places in groups:
+        repeated = [0, *(i for i, column in enumerate(self.columns) if column.repeat and i > 0)]
+        repeated_width = sum(least[index] + self.gap for index in repeated) - self.gap
+        groups, used = [list(repeated)], repeated_width
+        for index in range(1, len(least)):
+            if index in repeated:
+                continue
+            is_started = len(groups[-1]) > len(repeated)
+            if is_started and used + self.gap + least[index] > available:
+                groups.append(list(repeated))
+                used = repeated_width
+            groups[-1].append(index)
+            used += self.gap + least[index]
+        groups = [sorted(indices) for indices in groups]
+        for indices in groups:
             rows = [
-                [row[place] for place in places] if len(row) == len(self.columns) else row
+                [row[index] for index in indices] if len(row) == len(self.columns) else row
                 for row in self.rows
             ]
-            columns = [self.columns[place] for place in places]
+            columns = [self.columns[index] for index in indices]
             yield self if len(groups) == 1 else replace(self, columns=columns, rows=rows)
 
     def _table(self, available: int) -> Table:
@@ -190,22 +206,24 @@ class Grid:
         table = Table(
             box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self.gap - 1, 0, 0), show_edge=False
         )
-        widths = [whole for _, _, whole in self._sizes]
+        widths = [widest for _, _, widest in self._sizes]
         while sum(widths) + self._gaps > available:
-            wide = [at for at, (least, _, _) in enumerate(self._sizes) if widths[at] > least]
-            if not wide:
+            shrinkable = [
+                index for index, (least, _, _) in enumerate(self._sizes) if widths[index] > least
+            ]
+            if not shrinkable:
                 break
-            widths[max(wide, key=lambda place: widths[place])] -= 1
+            widths[max(shrinkable, key=lambda index: widths[index])] -= 1
         for column, width in zip(self.columns, widths, strict=True):
-            title = _drawn(column.title, width)
+            title = _render_cell(column.title, width)
             title.justify = "right" if column.right else "left"
             table.add_column(title, overflow="fold", width=width)
-        for place, row in enumerate(self.marked):
-            cells = [_drawn(cell, width) for cell, width in zip(row, widths, strict=False)]
+        for index, row in enumerate(self.rows_with_best):
+            cells = [_render_cell(cell, width) for cell, width in zip(row, widths, strict=False)]
             for column, cell, width in zip(self.columns, cells, widths, strict=False):
-                if column.right:  # not by rich, which strips the space that stands for a mark
+                if column.right:  # not by rich, which strips the space in the column of marks
                     cell.pad_left(width - cell.cell_len)
-            table.add_row(*cells, end_section=place in self.ends)
+            table.add_row(*cells, end_section=index in self.ends)
         return table
 
 
@@ -229,7 +247,7 @@ def print_fitting(layouts: Iterable[Grid], out: Paper) -> Grid:
     return grid
 
 
-def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Table:
+def name_value_table(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Table:
     """Names and values in two columns, each wrapped within its own."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
@@ -239,9 +257,14 @@ def pairs(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Table:
     return table
 
 
-def columns_of(*titles: str) -> list[Column]:
-    """A column for each title: of words on the left, of figures where a `>` stands before it."""
+def make_columns(*titles: str) -> list[Column]:
+    """A column for each title: left-aligned, or right-aligned if the title starts with `>`."""
     return [Column(title.removeprefix(">"), right=title.startswith(">")) for title in titles]
+
+
+def judgements_note(judgements: str) -> str:
+    """Say that scores use added judgements."""
+    return f"Judgements: {judgements}. These scores are not comparable with published figures."
 
 
 def snippet(text: str, width: int) -> str:
@@ -250,8 +273,8 @@ def snippet(text: str, width: int) -> str:
     if cell_len(flat) <= width:
         return flat
     cut = set_cell_size(flat, width - 2).rstrip()
-    whole = cut.rpartition(" ")[0] if " " in cut and not flat.startswith(cut + " ") else cut
-    return whole + " …"
+    words = cut.rpartition(" ")[0] if " " in cut and not flat.startswith(cut + " ") else cut
+    return words + " …"
 
 
 def document_text(task: Task, document_id: str) -> str:
@@ -263,67 +286,50 @@ def document_text(task: Task, document_id: str) -> str:
 
 
 def task_label(name: str) -> str:
-    """The R2MED task that a registered task stands for; a folder's own name as it is."""
+    """The R2MED task that a registered task is made from; the name of any other task unchanged."""
     entry = registered_task(name)
     return entry.source if entry else name
 
 
-def explained(caption: str, labels: Iterable[str]) -> str:
-    """A caption that also says which tasks the short names of a layout stand for."""
+def append_short_names(caption: str, labels: Iterable[str]) -> str:
+    """Append the full names of the tasks that a layout abbreviates to its caption."""
     names = [f"{SHORT_NAMES[label]}: {label}" for label in labels if label in SHORT_NAMES]
-    return ". ".join(filter(None, [caption, ", ".join(names)])) + "." * bool(names)
+    if not names:
+        return caption
+    full_names = f"{', '.join(names)}."
+    return f"{caption}. {full_names}" if caption else full_names
 
 
-def mean_of(values: Iterable[float | None]) -> float | None:
+def mean_or_none(values: Sequence[float | None]) -> float | None:
     """The mean; None where a value is missing, or there is none."""
-    known = list(values)
-    return None if None in known or not known else fmean(value or 0.0 for value in known)
+    numbers = [value for value in values if value is not None]
+    if not numbers or len(numbers) < len(values):
+        return None
+    return fsum(numbers) / len(numbers)
 
 
-def points(value: float | None, digits: int = 2, style: str = "") -> Text | None:
-    """A score of 0 to 1, times 100."""
-    return None if value is None else Text(f"{100 * value:.{digits}f}", style)
+def score_cell(value: float | None, digits: int = 2, style: str = "") -> Text | None:
+    """A cell with a score in points; None without a value."""
+    return None if value is None else Text(format_points(value, digits), style)
 
 
-def signed(value: float | None, digits: int = 2, style: str = "") -> Text | None:
-    """A difference of two scores, times 100."""
-    return None if value is None else Text(f"{100 * value:+.{digits}f}", style)
+def difference_cell(value: float | None, digits: int = 2, style: str = "") -> Text | None:
+    """A cell with a difference of two scores in points; None without a value."""
+    return None if value is None else Text(format_difference(value, digits), style)
 
 
-def listed(words: Iterable[str]) -> str:
-    """Words as a sentence lists them: a, b and c."""
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def percent(share: float) -> str:
-    """A share of 0 to 1 as whole per cent."""
-    return f"{100 * share:.0f} %"
-
-
-def dollars(money: float) -> str:
-    """Two decimals; small sums with as many as it takes not to read as nothing."""
-    return f"${money:,.2f}" if money == 0 or money >= 0.1 else f"${money:.2g}"
-
-
-def scaled(count: float, unit: str = "") -> str:
-    """A large number in thousands, millions and so on, one digit after the point."""
-    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= factor:
-            return f"{count / factor:,.1f} {prefix}{unit}"
-    return f"{count:.0f} {unit}".rstrip()
-
-
-def age(created: str) -> str:
+def format_age(created: str) -> str:
     """How long ago an ISO time was, in its largest unit."""
     seconds = (datetime.now(UTC) - datetime.fromisoformat(created)).total_seconds()
+    if seconds < 0:
+        return "in the future"
     for unit, factor in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= factor:
             return f"{seconds / factor:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 
-def _drawn(cell: Cell, width: int) -> Text:
+def _render_cell(cell: Cell, width: int) -> Text:
     if cell is None:
         return Text("-", style="dim")
     if isinstance(cell, SystemName):
@@ -335,13 +341,13 @@ def _cell_width(cell: Cell) -> int:
     return 1 if cell is None else max(map(cell_len, str(cell).split("\n")))
 
 
-def _least(cell: Cell) -> int:
+def _minimum_width(cell: Cell) -> int:
     """The width below which a word would be cut."""
     words = cell.parts(_HEADING) if isinstance(cell, SystemName) else str(cell or "-").split()
     return max((cell_len(word.rstrip()) for word in words), default=0)
 
 
-def _number(cell: Cell) -> float | None:
+def _parse_number(cell: Cell) -> float | None:
     if not isinstance(cell, Text) or "dim" in str(cell.style):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Tables about tasks: the list, one in full, what verification found, and data of one's own."""
+"""Tables about tasks: the list, one in full, results of verification, and local data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from rich.padding import Padding
 from rich.text import Text
 
 from r2med.errors import plural
-from r2med.report.table import Cell, Column, Grid, SystemName, columns_of, pairs, snippet
+from r2med.report.table import (
+    Cell,
+    Column,
+    Grid,
+    SystemName,
+    make_columns,
+    name_value_table,
+    snippet,
+)
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import Suite, TaskEntry
 
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
     from r2med.tasks.task import Task
 
 _ASPECTS = ("counts", "statistics", "sha256", "profile")
-#: Words and styles for what agrees, what differs, and what the manifest does not say.
+#: Words and styles for equal, different and unknown facts.
 _VERDICTS = {False: "DIFFERS", True: "ok", None: "unknown"}
 _STYLES = {False: "bold", True: "", None: "dim"}
 
@@ -33,25 +41,25 @@ def suite_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
         groups.setdefault(entry.name if by == "task" else getattr(entry, by), []).append(entry)
     rows: list[list[Cell]] = []
     for name, group in groups.items():
-        here = f"{sum(map(is_present, group))}/{len(group)}"
+        presence = f"{sum(map(is_present, group))}/{len(group)}"
         about = ", ".join(entry.source for entry in group)
         if by == "task":
-            here, about = "yes" if is_present(group[0]) else "no", group[0].scenario
-        rows.append([name, here, *_shape(group), about])
+            presence, about = "yes" if is_present(group[0]) else "no", group[0].scenario
+        rows.append([name, presence, *_shape(group), about])
     about = "scenario" if by == "task" else "tasks"
-    columns = columns_of("here", ">queries", ">documents", ">pos/q", about)
+    columns = make_columns("here", ">queries", ">documents", ">pos/q", about)
     title = f"{suite.title} · suite {suite.name}"
     return Grid([Column(by, right=False, fixed=True), *columns], rows, gap=1, title=title)
 
 
 def task_details(entry: TaskEntry) -> Group:
-    """All that is known of one task, and what is not."""
+    """All fields of one task, and the unknown ones."""
     edition = f", edition {entry.edition}" if entry.edition else ""
     hub, queries, documents, positives = entry.hub, *_shape([entry])
     licence = entry.licence or "unknown"
     lengths = (
-        f"{_figure(entry.statistics.get(f'{what}_text', {}).get('average_text_length'))} per {each}"
-        for what, each in (("queries", "query"), ("documents", "document"))
+        f"{_figure(entry.statistics.get(f'{role}_text', {}).get('average_text_length'))} per {noun}"
+        for role, noun in (("queries", "query"), ("documents", "document"))
     )
     split = f", split {entry.split}" if entry.split else ""
     judged = _figure(entry.counts.get("judgements"))
@@ -72,7 +80,7 @@ def task_details(entry: TaskEntry) -> Group:
         ("unknown", "; ".join(entry.unknown) or "nothing"),
     ]
     title = Text(f"{entry.name} · suite {entry.suite}{edition}", style="bold")
-    return Group(title, Padding(Text(entry.description), (0, 0, 1, 0)), pairs(rows))
+    return Group(title, Padding(Text(entry.description), (0, 0, 1, 0)), name_value_table(rows))
 
 
 def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid:
@@ -82,11 +90,11 @@ def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid
     for entry in entries:
         row = [entry.name]
         for aspect in aspects:
-            own = [c.passed for c in checks if c.task == entry.name and c.aspect == aspect]
-            counted = ((own.count(passed), word) for passed, word in _VERDICTS.items())
+            outcomes = [c.passed for c in checks if c.task == entry.name and c.aspect == aspect]
+            counted = ((outcomes.count(passed), word) for passed, word in _VERDICTS.items())
             row.append(", ".join(f"{count} {word}" for count, word in counted if count))
         rows.append([*row])
-    return Grid(columns_of("task", *aspects), rows, gap=1)
+    return Grid(make_columns("task", *aspects), rows, gap=1)
 
 
 def check_table(checks: Sequence[Check]) -> Grid:
@@ -98,7 +106,7 @@ def check_table(checks: Sequence[Check]) -> Grid:
         values = (_figure(check.expected), _figure(check.found))
         cells = (check.task, fact, *values, _VERDICTS[check.passed])
         rows.append([Text(cell, _STYLES[check.passed]) for cell in cells])
-    columns = columns_of("task", "fact", ">expected", ">found")
+    columns = make_columns("task", "fact", ">expected", ">found")
     return Grid([*columns, Column("", right=False, fixed=True)], rows, gap=1)
 
 
@@ -106,17 +114,21 @@ def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
     """The problems of the user's own data, one row each, file by file."""
     for file in dict.fromkeys(problem.file for problem in problems):
         number = "row" if file.endswith(".parquet") else "line"
-        columns = [Column(number, fixed=True), *columns_of("id", "problem")]
-        own = [problem for problem in problems if problem.file == file]
+        columns = [Column(number, fixed=True), *make_columns("id", "problem")]
+        of_file = [problem for problem in problems if problem.file == file]
         rows: list[list[Cell]] = [
-            [str(each.line or ""), SystemName(snippet(each.id or "", 30)), Text(each.problem)]
-            for each in own
+            [
+                str(problem.line or ""),
+                SystemName(snippet(problem.id or "", 30)),
+                Text(problem.problem),
+            ]
+            for problem in of_file
         ]
-        yield Grid(columns, rows, title=f"{plural(len(own), 'problem')} in {file}")
+        yield Grid(columns, rows, title=f"{plural(len(of_file), 'problem')} in {file}")
 
 
 def summary(task: Task) -> Group:
-    """What sound data is: its observed profile, grades, and what is odd."""
+    """What sound data is: its profile, grades and notices."""
     from r2med.nano.profiles import data_profile
     from r2med.report.profiles import data_rows
 
@@ -128,13 +140,13 @@ def summary(task: Task) -> Group:
         ("hash", task.hash[:12]),
         *(("note", notice) for notice in task.notices),
     ]
-    return Group(Text(f"{task.name}: no problems", style="bold"), pairs(rows, indent=2))
+    return Group(Text(f"{task.name}: no problems", style="bold"), name_value_table(rows, indent=2))
 
 
 def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:
     """Queries, documents and positives per query, which are "?" where a manifest does not say."""
     queries, documents = (
-        sum(entry.counts[what] for entry in entries) for what in ("queries", "documents")
+        sum(entry.counts[role] for entry in entries) for role in ("queries", "documents")
     )
     judged = [entry.statistics.get("relevant_docs", {}) for entry in entries]
     positives = [figures.get("num_relevant_docs") for figures in judged]

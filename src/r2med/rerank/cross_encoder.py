@@ -14,14 +14,15 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.algorithms import versions
 from r2med.errors import DataError, UsageError, need
-from r2med.expand.prompts import filled
+from r2med.execution.resources import Resources
+from r2med.expand.prompts import fill_template
 from r2med.models.batching import Features, Rows, TokenInputs, truncations
 from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures
+from r2med.models.encoding import Form, Inputs
 from r2med.rerank.scores import Pair, PairReranker
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Form, Inputs
-from r2med.settings import identity_of, setting
+from r2med.settings import setting, settings_identity
 
 Tokens = list[int]
 
@@ -62,16 +63,16 @@ class YesNoSettings(PairModelSettings):
 
 
 def build(
-    name: str, settings: CrossEncoderSettings | YesNoSettings, conditions: Conditions
+    name: str, settings: CrossEncoderSettings | YesNoSettings, resources: Resources
 ) -> PairReranker:
     """A reranker as an entry describes it."""
     if not settings.checkpoint:
         raise UsageError(f"{name}: no model is given. Name one as in ce:PATH_OR_HUB_NAME.")
     if isinstance(settings, YesNoSettings):
-        return PairReranker(name, YesNo(settings, conditions), conditions)
+        return PairReranker(name, YesNo(settings, resources), resources)
     if settings.logit != "auto" and not settings.logit.isdecimal():
         raise UsageError(f"{name}[logit={settings.logit}]: expected auto or a number from 0.")
-    return PairReranker(name, CrossEncoder(settings, conditions), conditions)
+    return PairReranker(name, CrossEncoder(settings, resources), resources)
 
 
 class PairModel(LocalModel):
@@ -84,14 +85,14 @@ class PairModel(LocalModel):
     kind: ClassVar[str]
     """Names the architecture in the identity."""
     loader: ClassVar[str]
-    adapted: ClassVar[Mapping[str, Any]] = {}
-    """Options of the base model of an adapter that brings the head."""
+    base_options: ClassVar[Mapping[str, Any]] = {}
+    """Options with which the base model of an adapter is loaded."""
     settings: PairModelSettings
 
-    def __init__(self, settings: PairModelSettings, conditions: Conditions) -> None:
+    def __init__(self, settings: PairModelSettings, resources: Resources) -> None:
         self.settings = settings
         self.dtype = settings.dtype
-        self.conditions = conditions
+        self.options = resources.options
 
     @cached_property
     def checkpoint(self) -> Checkpoint:  # type: ignore[override]
@@ -112,9 +113,10 @@ class PairModel(LocalModel):
         """The files' content and how they are used."""
         return {
             "reranker": self.kind,
+            "algorithms": versions("pair-scoring"),
             "checkpoint": self.checkpoint.fingerprint(),
             "base": self.base.fingerprint() if self.base else None,
-            **identity_of(self.settings),
+            **settings_identity(self.settings),
         }
 
     def facts(self) -> dict[str, object]:
@@ -129,18 +131,28 @@ class PairModel(LocalModel):
     def load(self) -> Any:
         """The model; an adapter is merged into its base."""
         need("torch", "transformers", extra="rerank")
-        head = self.adapted if self.base else {}
-        model = self.load_by(self.loader, spare=("",) if head else (), **head)
-        if self.base:
-            need("peft", extra="rankllama")
-            from peft import PeftModel
-
-            with named_failures(self.checkpoint.folder):
-                model = PeftModel.from_pretrained(model, str(self.checkpoint.folder))
-                model = model.merge_and_unload()
+        model = self.load_by(self.loader) if self.base is None else self._load_adapted()
         if model.config.pad_token_id is None:
             model.config.pad_token_id = self.tokenizer.pad_token_id
         return model
+
+    def _load_adapted(self) -> Any:
+        """The base model with the adapter merged into it.
+
+        The base may lack the weights that the adapter has, such as a classification head, and no
+        others.
+        """
+        need("peft", extra="rankllama")
+        from peft import PeftModel
+        from peft.utils import load_peft_weights
+
+        folder = str(self.checkpoint.folder)
+        with named_failures(self.checkpoint.folder):
+            names = load_peft_weights(folder, device="cpu")
+        adapter_weights = tuple(name.removeprefix("base_model.model.") for name in names)
+        base = self.load_by(self.loader, spare=adapter_weights, **self.base_options)
+        with named_failures(self.checkpoint.folder):
+            return PeftModel.from_pretrained(base, folder).merge_and_unload()
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -168,7 +180,7 @@ class CrossEncoder(PairModel):
 
     kind = "cross-encoder"
     loader = "AutoModelForSequenceClassification"
-    adapted: ClassVar[Mapping[str, Any]] = {"num_labels": 1}
+    base_options: ClassVar[Mapping[str, Any]] = {"num_labels": 1}
     settings: CrossEncoderSettings
 
     def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
@@ -225,8 +237,10 @@ class YesNo(PairModel):
             )
         most = min(int(self.limit * settings.query_share), room)
         heads, bodies = (
-            self._tokenised(
-                filled(template, instruction=settings.instruction, query=query, document=document)
+            self._tokenise(
+                fill_template(
+                    template, instruction=settings.instruction, query=query, document=document
+                )
                 for query, document in texts
             )
             for template in (settings.query_part, settings.document_part)
@@ -263,9 +277,9 @@ class YesNo(PairModel):
         return tokens
 
     def _ids(self, text: str) -> Tokens:
-        return self._tokenised([text])[0]
+        return self._tokenise([text])[0]
 
-    def _tokenised(self, texts: Iterable[str]) -> list[Tokens]:
+    def _tokenise(self, texts: Iterable[str]) -> list[Tokens]:
         options = {"add_special_tokens": False, "return_attention_mask": False}
         tokens: list[Tokens] = self.tokenizer(list(texts), **options)["input_ids"]
         return tokens

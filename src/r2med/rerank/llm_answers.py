@@ -1,4 +1,8 @@
-"""An order, a label, scores or a grade, read from what a language model wrote, in whatever form."""
+"""Read an order, scores or a grade from what a language model wrote, in whatever form.
+
+A model may write anything, so every pattern takes time in proportion to the text: repetitions next
+to each other are bounded, and a run of digits or spaces is entered only at its beginning.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,14 @@ from r2med.expand.answers import is_refusal
 
 _BRACKETED = re.compile(r"\[\s*(\d+)\s*\]")
 _INTEGER = re.compile(r"\d+")
-_SCORED = re.compile(r"(?:\[(\d+)\]+[\"']?|[\"'](\d+)[\"'])\s*:\s*[\"']?(\d+(?:\.\d+)?)(?![\d.])")
+_SCORED = re.compile(
+    r"(?:\[(\d{1,9})\]{1,3}[\"']?|[\"'](\d{1,9})[\"'])"
+    r"\s{0,9}:\s{0,9}[\"']?(\d{1,9}(?:\.\d{1,30})?)(?![\d.])"
+)
+#: Characters of a conclusion in which scores are looked for.
 _LONGEST = 100_000
+#: Characters at the beginning and at the end of a conclusion in which a grade is looked for.
+_LONGEST_PART = 4_000
 _END_OF_THOUGHT = re.compile(r"</(?:think|reason)>")
 _THOUGHT_MARKS = re.compile(r"</?(?:think|reason)>")
 
@@ -23,7 +33,7 @@ class Order(NamedTuple):
     invented: bool
 
 
-def parted(text: str) -> tuple[str, str]:
+def split_thought(text: str) -> tuple[str, str]:
     """Thought and conclusion; a thought that never ends concludes nothing.
 
     The conclusion is what stands between the last <answer> tags, where there are any, also after a
@@ -82,6 +92,8 @@ def read_grade(conclusion: str) -> float | None:
     """
     if is_refusal(conclusion):
         return None
+    if len(conclusion) > 2 * _LONGEST_PART:
+        conclusion = f"{conclusion[:_LONGEST_PART]}\n{conclusion[-_LONGEST_PART:]}"
     plain = _MARKUP.sub(" ", conclusion)
     for not_a_grade in (_OUT_OF_TEN, _RANGE, _SHARE):
         plain = not_a_grade.sub(" ", plain)
@@ -95,25 +107,33 @@ def read_grade(conclusion: str) -> float | None:
 
 _MARKUP = re.compile(r"</?|[>{}\[\]*_`\"'\\#|$]")
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_NUMBER = rf"(?<![\w.,/%+-])(\d{{1,2}}(?:[.,]\d+)?|{'|'.join(_WORDS)})(?![\w%]|[.,/]\s?\d|\s*/)"
+_NUMBER = (
+    rf"(?<![\w.,/%+-])(\d{{1,2}}(?:[.,]\d{{1,30}})?|{'|'.join(_WORDS)})"
+    r"(?![\w%]|[.,/]\s?\d|\s{0,9}/)"
+)
 _LABEL = r"(?:score|grade|rating|relevance|rate|boxed|points?|answer)"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _FINAL = re.compile(rf"\b(?:final|overall)\b[^\d\n]{{0,40}}?{_NUMBER}", _FLAGS)
-_ALONE = re.compile(rf"^\W*(?:{_LABEL}\b\W*)?{_NUMBER}\W*$", _FLAGS)
+_ALONE = re.compile(rf"^\W{{0,40}}(?:{_LABEL}\b\W{{0,40}})?{_NUMBER}\W{{0,40}}$", _FLAGS)
 _LABELLED = re.compile(rf"\b{_LABEL}[ds]?\b[^\d\n.]{{0,30}}?{_NUMBER}", _FLAGS)
 _IN_PLACE = re.compile(
-    rf"(?:^\W*|[:=]\s*|\b(?:is|an?|it|give|gives|get|gets|deserves?|as|at)\s+){_NUMBER}"
-    r"(?=\s*(?:$|[.,;:!)–—-]|because\b|since\b|for\b|as\b|points?\b))",
+    rf"(?:^\W{{0,40}}|[:=]\s{{0,9}}|\b(?:is|an?|it|gives?|gets?|deserves?|as|at)\s{{1,9}}){_NUMBER}"
+    r"(?=\s{0,9}(?:$|[.,;:!)–—-]|because\b|since\b|for\b|as\b|points?\b))",
     _FLAGS,
 )
 _YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
+#: A number of at most so many digits, from its first digit on.
+_DIGITS = r"(?<!\d)\d{1,9}(?:\.\d{1,30})?"
 _RANGE = re.compile(
-    r"\b(?:on |of |from |between )*(?:an? |the )?(?:\d+(?:\.\d+)?\s*-?\s*point )?(?:scale )?"
-    r"(?:of |from |between )*\(?\d+(?:\.\d+)?\s*(?:-|–|—|to|and|through)\s*\d+(?:\.\d+)?\)?",
+    rf"\b(?:on |of |from |between ){{0,3}}(?:an? |the )?(?:{_DIGITS}\s{{0,9}}-?\s{{0,9}}point )?"
+    rf"(?:scale )?(?:of |from |between ){{0,3}}\(?{_DIGITS}\s{{0,9}}(?:-|–|—|to|and|through)"
+    rf"\s{{0,9}}{_DIGITS}\)?",
     re.IGNORECASE,
 )
-_OUT_OF_TEN = re.compile(r"(?:/|\b(?:out )?of(?: a possible)?)\s*\(?(?:10(?:\.0+)?|ten)\b\)?", re.I)
-_SHARE = re.compile(r"\d+(?:\.\d+)?\s*(?:/|of|out of)\s*(?:the\s+)?\d+", re.I)
+_OUT_OF_TEN = re.compile(
+    r"(?:/|\b(?:out )?of(?: a possible)?)\s{0,9}\(?(?:10(?:\.0{1,30})?|ten)\b\)?", re.I
+)
+_SHARE = re.compile(rf"{_DIGITS}\s{{0,9}}(?:/|of|out of)\s{{0,9}}(?:the\s{{1,9}})?{_DIGITS}", re.I)
 
 
 def _grade(number: str) -> float | None:

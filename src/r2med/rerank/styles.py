@@ -5,19 +5,20 @@ What an answer leaves unsaid keeps the order of the first stage, in every style.
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from r2med.errors import UsageError
+from r2med.execution.resources import Resources
 from r2med.expand.prompts import Prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.rerank.llm import LlmReranker, Log, Questioning, Style, by_value
 from r2med.rerank.llm_answers import read_grade, read_order, read_scores
 from r2med.rerank.scores import in_order
-from r2med.retrieve.conditions import Conditions
 from r2med.settings import setting
 
 _CLOSED = "</think>"
@@ -27,14 +28,14 @@ _ALTERNATIVES = 20
 _UNFINISHED = re.compile(r"(?<=[.!?])[^.!?]*\Z")
 
 
-def build(name: str, style: Style, conditions: Conditions) -> LlmReranker:
+def build(name: str, style: Style, resources: Resources) -> LlmReranker:
     """A reranker as an entry describes it."""
     if isinstance(style, Listwise) and style.step > style.window:
         raise UsageError(
             f"{name}: step={style.step} is larger than window={style.window}, so passages between "
             "two windows would never be seen."
         )
-    return LlmReranker(name, style, conditions)
+    return LlmReranker(name, style, resources)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +55,14 @@ class Listwise(Style):
         order = list(range(len(log.one.documents)))
         last = len(order) - self.window
         for start in [*range(last, 0, -self.step), 0] if len(order) > 1 else []:
-            places = order[start : start + self.window]
-            [answer] = yield [self.about(prompt, log, places)]
-            said = log.take(answer)
-            ranked = read_order(said.text, len(places))
+            indexes = order[start : start + self.window]
+            [answer] = yield [self.about(prompt, log, indexes)]
+            conclusion = log.take(answer)
+            ranked = read_order(conclusion.text, len(indexes))
             named = ranked.places if ranked else []
-            log.judge(said, places, named or None, ranked)
-            rest = [place for place in range(len(places)) if place not in set(named)]
-            order[start : start + self.window] = [places[n] for n in [*named, *rest]]
+            log.judge(conclusion, indexes, named or None, ranked)
+            remaining = [index for index in range(len(indexes)) if index not in set(named)]
+            order[start : start + self.window] = [indexes[n] for n in [*named, *remaining]]
         return in_order(order)
 
 
@@ -77,14 +78,14 @@ class Pointwise(Style):
             self.request(prompt, log, passage=self.passage(text)) for text in log.one.documents
         ]
         grades = []
-        for place, answer in enumerate(answers):
-            said = log.take(answer)
-            grades.append(read_grade(said.text))
-            log.judge(said, [place], grades[-1])
-        graded = [(place, grade) for place, grade in enumerate(grades) if grade is not None]
+        for index, answer in enumerate(answers):
+            conclusion = log.take(answer)
+            grades.append(read_grade(conclusion.text))
+            log.judge(conclusion, [index], grades[-1])
+        graded = [(index, grade) for index, grade in enumerate(grades) if grade is not None]
         best = iter(sorted(graded, key=lambda pair: -pair[1]))
         return in_order(
-            [place if grade is None else next(best)[0] for place, grade in enumerate(grades)]
+            [index if grade is None else next(best)[0] for index, grade in enumerate(grades)]
         )
 
 
@@ -103,23 +104,25 @@ class Verdict(Style):
 
     def rank(self, prompt: Prompt, log: Log) -> Questioning:
         """Ask for all thoughts at once, then for all verdicts; without one, odds are even."""
-        asked = [
+        prompts = [
             self.request(prompt, log, passage=self.passage(text)).messages[-1].content
             for text in log.one.documents
         ]
-        thoughts = yield [_bare(text, log, stop=(_CLOSED,)) for text in asked]
-        closed = [_closed(text, answer) for text, answer in zip(asked, thoughts, strict=True)]
+        thoughts = yield [_bare(text, log, stop=(_CLOSED,)) for text in prompts]
+        closed = [
+            _close_thought(text, answer) for text, answer in zip(prompts, thoughts, strict=True)
+        ]
         verdicts = yield [
             replace(_bare(text, log), max_tokens=1, alternatives=_ALTERNATIVES) for text in closed
         ]
         scores = []
-        for place, (thought, verdict) in enumerate(zip(thoughts, verdicts, strict=True)):
+        for index, (thought, verdict) in enumerate(zip(thoughts, verdicts, strict=True)):
             words, ended, _ = thought.text.partition(_CLOSED)
             finish = "stop" if ended else thought.finish
-            said = log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
+            conclusion = log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
             odds = _log_odds(verdict.alternatives or {})
-            said = replace(said, text=verdict.text.strip(), finish=thought.finish)
-            log.judge(said, [place], odds)
+            conclusion = replace(conclusion, text=verdict.text.strip(), finish=thought.finish)
+            log.judge(conclusion, [index], odds)
             scores.append(odds or 0.0)
         return by_value(scores)
 
@@ -144,11 +147,11 @@ class Setwise(Style):
         def sift(root: int, size: int) -> Generator[list[ChatRequest], list[ChatAnswer]]:
             while (first := children * root + 1) < size:
                 nodes = [root, *range(first, min(first + children, size))]
-                places = [heap[node] for node in nodes]
-                [answer] = yield [self.about(prompt, log, places)]
-                said = log.take(answer)
-                ranked = read_order(said.text, len(places))
-                log.judge(said, places, ranked.places[0] if ranked else None)
+                indexes = [heap[node] for node in nodes]
+                [answer] = yield [self.about(prompt, log, indexes)]
+                conclusion = log.take(answer)
+                ranked = read_order(conclusion.text, len(indexes))
+                log.judge(conclusion, indexes, ranked.places[0] if ranked else None)
                 chosen = nodes[ranked.places[0]] if ranked else root
                 if chosen == root:
                     return
@@ -191,13 +194,18 @@ class Groupwise(Style):
         answers = yield [self.about(prompt, each, group) for each, group in groups]
         scores: list[list[float]] = [[] for _ in log.one.documents]
         for (log, group), answer in zip(groups, answers, strict=True):
-            said = log.take(answer)
-            read = read_scores(said.text, len(group))
+            conclusion = log.take(answer)
+            read = read_scores(conclusion.text, len(group))
             by_place, order = read or (dict.fromkeys(range(len(group)), 0.0), None)
-            log.judge(said, group, list(by_place.items()) if read else None, order)
-            for place, score in by_place.items():
-                scores[group[place]].append(score)
-        return by_value([sum(own) / len(own) if own else 0.0 for own in scores])
+            log.judge(conclusion, group, list(by_place.items()) if read else None, order)
+            for index, score in by_place.items():
+                scores[group[index]].append(score)
+        return by_value(
+            [
+                sum(scores_of_document) / len(scores_of_document) if scores_of_document else 0.0
+                for scores_of_document in scores
+            ]
+        )
 
     def _groups(self, log: Log) -> list[list[int]]:
         """One shuffle of a list, the same whenever the same list is ranked with the same seed."""
@@ -210,24 +218,25 @@ def _bare(text: str, log: Log, stop: tuple[str, ...] = ()) -> ChatRequest:
     return ChatRequest((Message("bare", text),), sample=log.sample, stop=stop)
 
 
-def _closed(asked: str, answer: ChatAnswer) -> str:
+def _close_thought(prompts: str, answer: ChatAnswer) -> str:
     """The prompt with its thought, which ends where the model ended it or where it was cut."""
     thought = answer.text.partition(_CLOSED)[0]
     if answer.finish != "length" or _CLOSED in answer.text:
-        return f"{asked}{thought}{_CLOSED}"
-    return f"{asked}\n{_UNFINISHED.sub('', thought.rstrip()).strip()}\n{_CLOSED}"
+        return f"{prompts}{thought}{_CLOSED}"
+    return f"{prompts}\n{_UNFINISHED.sub('', thought.rstrip()).strip()}\n{_CLOSED}"
 
 
 def _log_odds(alternatives: Mapping[str, float]) -> float | None:
-    """Of true against false; a word that is not among the alternatives is as likely as the last.
+    """The log-odds of true against false; None where neither is among the alternatives.
 
-    None where neither is.
+    One that is missing counts as likely as the least likely alternative.
     """
-    odds = {
-        word: sum(math.exp(p) for token, p in alternatives.items() if token.strip().lower() == word)
+    found = {
+        word: [value for token, value in alternatives.items() if token.strip().lower() == word]
         for word in ("true", "false")
     }
-    if not any(odds.values()):
+    if not any(found.values()):
         return None
-    least = math.exp(min(alternatives.values()))
-    return math.log(odds["true"] or least) - math.log(odds["false"] or least)
+    least = [min(alternatives.values())]
+    true, false = (float(np.logaddexp.reduce(found[word] or least)) for word in ("true", "false"))
+    return true - false

@@ -15,14 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError, need
+from r2med.execution.resources import Resources
+from r2med.execution.usage import Usage
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import LocalModel, foreign_code, locate
-from r2med.rerank.scores import Candidates, ListScores, Pair, PairReranker, in_order, unidentified
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Form, Inputs, TextInputs
+from r2med.models.encoding import Form, Inputs, TextInputs
+from r2med.rerank.scores import (
+    Candidates,
+    ListScores,
+    Pair,
+    PairReranker,
+    RerankOutput,
+    anonymous_identity,
+    in_order,
+)
+from r2med.retrieve.user_models import code_identity, load_target, running
 from r2med.retrieve.user_models import identity_of as own_identity
-from r2med.retrieve.user_models import load_target, running
-from r2med.settings import identity_of, setting
+from r2med.settings import setting, settings_identity
 
 _FORM = (
     "A reranker has predict(pairs), which takes (query, document) pairs and gives a number for "
@@ -35,6 +44,8 @@ class UserRerankerSettings:
     """What `own:package.module:Class` may say; the reranker is known by its own identity."""
 
     target: str = setting(identity="content")
+    arguments: tuple[str, ...] = ()
+    """Arguments of the class, each as NAME=VALUE: the options in brackets."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +57,18 @@ class OwnCodeSettings:
 
 
 def build(
-    name: str, settings: UserRerankerSettings | OwnCodeSettings, conditions: Conditions
+    name: str, settings: UserRerankerSettings | OwnCodeSettings, resources: Resources
 ) -> PairReranker | ListReranker:
-    """A reranker of `own:package.module:Class`, made without arguments, or of a checkpoint."""
+    """A reranker of `own:package.module:Class`, made with its options, or of a checkpoint."""
     if isinstance(settings, UserRerankerSettings):
-        return reranker_of(name, load_target(settings.target), conditions)
-    if not conditions.trust_remote_code:
+        arguments = settings.arguments
+        return reranker_of(name, load_target(settings.target, arguments), resources, arguments)
+    if not resources.options.trust_remote_code:
         raise UsageError(foreign_code(f"{name}: {settings.checkpoint}"))
     need("torch", "transformers", extra="rerank")
-    model = OwnCode(locate(settings.checkpoint), settings.dtype, conditions)
-    identity = {"checkpoint": model.checkpoint.fingerprint(), **identity_of(settings)}
-    return ListReranker(name, model, identity, conditions)
+    model = OwnCode(locate(settings.checkpoint), settings.dtype, resources.options)
+    identity = {"checkpoint": model.checkpoint.fingerprint(), **settings_identity(settings)}
+    return ListReranker(name, model, identity, resources)
 
 
 def is_reranker(thing: object) -> bool:
@@ -64,19 +76,25 @@ def is_reranker(thing: object) -> bool:
     return any(callable(getattr(thing, name, None)) for name in ("predict", "rank"))
 
 
-def reranker_of(name: str, thing: object, conditions: Conditions) -> PairReranker | ListReranker:
+def reranker_of(
+    name: str, thing: object, resources: Resources, arguments: tuple[str, ...] = ()
+) -> PairReranker | ListReranker:
     """A reranker around an object; its scores are kept when it has an `identity`."""
     if not is_reranker(thing):
         raise UsageError(f"{name}: {type(thing).__name__} is no reranker. {_FORM}")
     own = own_identity(thing, f"{name}: {type(thing).__name__}.identity")
-    identity = None if own is None else {"own": own if isinstance(own, Mapping) else str(own)}
+    identity = None
+    if own is not None:
+        named = own if isinstance(own, Mapping) else str(own)
+        made_with = {"arguments": list(arguments)} if arguments else {}
+        identity = {"own": named, **made_with, **code_identity(thing)}
     if not callable(getattr(thing, "predict", None)):
-        return ListReranker(name, thing, identity, conditions)
+        return ListReranker(name, thing, identity, resources)
     if identity is None:
-        conditions.tell(
+        resources.warn(
             f"{name}: the object has no `identity`, so its scores are not kept for another time."
         )
-    return PairReranker(name, _Predictor(name, thing, identity), conditions)
+    return PairReranker(name, _Predictor(name, thing, identity), resources)
 
 
 @dataclass(frozen=True)
@@ -122,25 +140,21 @@ class ListReranker:
     name: str
     own: Any
     known: Mapping[str, object] | None
-    conditions: Conditions
+    resources: Resources
 
     def __post_init__(self) -> None:
-        self.identity: Mapping[str, object] = self.known or unidentified(self.own)
-        self._facts: dict[str, object] = {"identified": self.known is not None}
+        self.identity: Mapping[str, object] = self.known or anonymous_identity(self.own)
 
-    def scores(self, lists: Sequence[Candidates]) -> list[ListScores]:
-        """The first place scores the length of the list, the last one 1."""
-        start, scores = time.perf_counter(), []
+    def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
+        """Order every list; the first document scores the length of the list, the last one 1."""
+        start, scores = time.perf_counter(), list[ListScores]()
         for number, one in enumerate(lists, start=1):
             scores.append(in_order(self._order(one)))
             spent = time.perf_counter() - start
-            self.conditions.progress(f"reranking with {self.name}", number, len(lists), spent)
-        self._facts |= {"texts": sum(len(one.documents) for one in lists), "calls": len(lists)}
-        return scores
-
-    def facts(self) -> Mapping[str, object]:
-        """Lists and documents put in order."""
-        return self._facts
+            self.resources.progress(f"reranking with {self.name}", number, len(lists), spent)
+        usage = Usage(texts=sum(len(one.documents) for one in lists), calls=len(lists))
+        facts = {"identified": self.known is not None, "texts": usage.texts, "calls": usage.calls}
+        return RerankOutput(scores, facts, usage)
 
     def _order(self, one: Candidates) -> list[int]:
         count = len(one.documents)

@@ -1,1 +1,1 @@
-"""Results: what a system did on a task, stored so that it is never run twice."""
+"""Stored results of systems on tasks, and everything that reads them."""

@@ -1,16 +1,13 @@
 """Is one system really better? Stored systems and run files, compared over the same queries.
 
 Sides meet only on the same data of a task and the same judged queries; anything else is an error
-that says what to run. Differences are A minus B everywhere. A `Gate` such as `ndcg@10 drops by 1`
-makes a comparison a check for continuous integration.
+that says what to run. Differences are A minus B everywhere.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
@@ -21,20 +18,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from r2med.errors import DataError, MissingError, UsageError
-from r2med.measure import Scores, measure, parse_metric
-from r2med.measure.significance import SIGNIFICANT, Difference, Pair, compare_systems, p_equation
-from r2med.results.lookup import file_run, find_named, own_tasks, stored_results, tell_versions
-from r2med.results.record import RUN_FILE, Result
+from r2med.errors import UsageError
+from r2med.execution.resources import Warn, log_warning
+from r2med.measure import parse_metric
+from r2med.measure.intervals import Column
+from r2med.measure.metrics import JUDGED, Metric, condense
+from r2med.measure.significance import Difference, Pair, compare_systems
+from r2med.measure.verdicts import SINGLE_TEST, Coverage, Family, Verdict, decide
+from r2med.results.record import RUN_FILE, Result, added_judgements
+from r2med.results.select import ResultSet, RunFile, Selection
 from r2med.results.store import DEFAULT_FOLDER
-from r2med.retrieve.conditions import Tell, log
-from r2med.tabular import Tabular, fields_of, table_of
+from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.load import load_tasks, task_names
-from r2med.tasks.registry import grouped, in_suite_order, resolve
-
-_FORM = re.compile(r"(\S+) drops (?:by (\d+(?:\.\d+)?|\.\d+)(?: points?)?|(significantly))")
-#: Points that are only rounding.
-_ROUNDING = 1e-9
+from r2med.tasks.registry import group_by_suite, resolve
 
 
 def compare(
@@ -44,71 +40,148 @@ def compare(
     results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
     root: str | Path | None = None,
     resamples: int | None = None,
-    tell: Tell = log,
+    tell: Warn = log_warning,
 ) -> Comparison:
     """Compare systems query by query, per task and pooled, every pair of them.
 
-    A system is a `Result`, a run file, the folder of a stored result, or a text as in `evaluate`
-    that has results stored in `results`. Without `task` all tasks that the systems share are
-    compared; a run file does not say its task, and takes judgements as `load_task(root=...)` does.
-    """
-    if len(systems) < 2:
-        raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
-    name = str(parse_metric(metric))
-    own, stored = own_tasks(results), stored_results(results, tell)
-    folder = Path(results) if isinstance(results, str | Path) else Path("the results given")
+    Args:
+        systems: Results, run files, folders of stored results, or specs, labels and keys of
+            systems with results in `results`.
+        task: The tasks to compare on; by default all that the systems share. A run file needs one.
+        metric: The metric to compare.
+        results: A results folder, or a list of results.
+        root: Folder of the tasks' data, for run files.
+        resamples: Resamples of the significance tests.
+        tell: Callback for user-facing warnings.
 
-    def trial_of(file: Path) -> _FileTrial:
-        loaded = list(islice(load_tasks(task, root=root, own=own), 2)) if task else []
+    Returns:
+        The comparison; it prints as a table and converts to Arrow, pandas, polars and JSON.
+
+    Raises:
+        MissingError: A system has no stored result on a task that was asked for.
+        DataError: The systems ran on different data or queries.
+    """
+    selection = select_systems(
+        *systems, task=task, metric=metric, results=results, root=root, tell=tell
+    )
+    return compare_selection(selection, metric, resamples)
+
+
+def select_systems(
+    *systems: str | Path | Result,
+    task: str | None,
+    metric: str,
+    results: str | Path | Sequence[Result],
+    root: str | Path | None,
+    tell: Warn,
+    least: int = 2,
+) -> Selection:
+    """Select the results of systems to compare, and report which tasks and versions are not used.
+
+    The arguments are those of `compare`; `least` is the number of systems that are needed.
+    """
+    if len(systems) < least:
+        raise UsageError("two systems or more are needed, e.g. r2med compare bm25 bm25-lucene.")
+    result_set = ResultSet.open(results, tell)
+    local_tasks = result_set.local_tasks
+
+    def open_run_file(path: Path) -> RunFile:
+        loaded = (
+            list(islice(load_tasks(task, root=root, local_tasks=local_tasks), 2)) if task else []
+        )
         if len(loaded) != 1:
             raise UsageError(
-                f"{file} is a run file, which does not say its task: give exactly one with --task."
+                f"{path} is a run file, which does not say its task: give exactly one with --task."
             )
-        scores = measure(file_run(file, loaded[0], tell), loaded[0].judgements, [name])
-        return _FileTrial(str(file), loaded[0].name, loaded[0].suite, loaded[0].hash, scores)
+        condensed = condense(parse_metric(metric))
+        metrics: list[str | Metric] = [metric, JUDGED, *([condensed] if condensed else [])]
+        return RunFile(path, loaded[0], tuple(metrics), tell)
 
-    sides: list[_Side] = []
-    for each in systems:
-        if isinstance(each, Result):
-            sides.append((each.name, [each]))
-        else:
-            named = find_named(str(each), stored, folder)
-            sides.append((named.name, [trial_of(named.file)] if named.file else named.results))
-    wanted = task_names(resolve(task, own), own) if task else _common_tasks(sides)
-    by_task = {each: _same_data(sides, each) for each in in_suite_order(wanted)}
-    chosen = list(zip(*by_task.values(), strict=True))
-    for one, other in combinations(range(len(sides)), 2):
-        if [_run(each) for each in chosen[one]] == [_run(each) for each in chosen[other]]:
-            raise UsageError(
-                f"compare: the same result is given twice: {systems[one]} and {systems[other]} "
-                f"are {_run(chosen[one][0])[0]}."
-            )
-    for (_, trials), taken in zip(sides, chosen, strict=True):
-        kept = [each for each in trials if isinstance(each, Result)]
-        groups = [[r for r in kept if (r.task, r.data) == (t.task, t.data)] for t in taken]
-        tell_versions(groups, tell)
-    suites = {trial.suite for taken in chosen for trial in taken}
+    names = task_names(resolve(task, local_tasks), local_tasks) if task else ()
+    selection = result_set.select(systems, tasks=names, open_run_file=open_run_file)
+    for notice in selection.notices:
+        tell(notice)
+    if selection.left_out:
+        tell(describe_left_out(selection))
+    return selection
+
+
+def describe_left_out(selection: Selection) -> str:
+    """One sentence on the tasks that are not compared, and why."""
+    by_reason: dict[str, list[str]] = {}
+    for task, reason in selection.left_out.items():
+        by_reason.setdefault(reason, []).append(task)
+    reasons = [f"{', '.join(tasks)} ({reason})" for reason, tasks in by_reason.items()]
+    total = len(selection.tasks) + len(selection.left_out)
+    return f"{len(selection.tasks)} of {total} tasks are compared. Left out: {'; '.join(reasons)}."
+
+
+def compare_selection(
+    selection: Selection, metric: str, resamples: int | None = None
+) -> Comparison:
+    """Compare selected systems, which must be of one suite and have the metric."""
+    name = str(parse_metric(metric))
+    by_task = {task: selection.results(task) for task in selection.tasks}
+    _refuse_same_results(selection)
+    suites = {result.suite for results in by_task.values() for result in results}
     if len(suites) > 1:
-        kinds = " and ".join(sorted(suite or "your data" for suite in suites))
+        titles = " and ".join(sorted(suite or "local tasks" for suite in suites))
         raise UsageError(
-            f"the systems have results of {kinds} in common, which are never pooled. "
+            f"the systems have results of {titles} in common, which are never pooled. "
             "Choose with --task, e.g. --task demo."
         )
-    without = [each.name for taken in chosen for each in taken if name not in each.scores]
-    if without:
-        again = list(dict.fromkeys(without))
-        raise UsageError(
-            f"{name} is not stored for {' and '.join(again)}.\n"
-            f"Add it: r2med eval {join(again)} --task {quote(','.join(grouped(wanted)))} "
-            f"--metrics {name}"
-        )
-    count = Counter(side for side, _ in sides)
-    names = tuple(
-        f"{side} ({trials[0].key})" if count[side] > 1 and isinstance(trials[0], Result) else side
-        for side, trials in sides
+    _require_metric(selection, name)
+    condensed = condense(parse_metric(name))
+    return Comparison(
+        tuple(system.name for system in selection.systems),
+        name,
+        suites.pop(),
+        {task: query_scores(results, name) for task, results in by_task.items()},
+        resamples,
+        judged={task: _shares_judged(results) for task, results in by_task.items()},
+        condensed=_scores_by_task(by_task, str(condensed)) if condensed else {},
+        skipped={task: _skipped_queries(results[0]) for task, results in by_task.items()},
+        left_out=selection.left_out,
+        judgements=_check_judgements(by_task.values()),
     )
-    tasks = {each: query_scores(trials, name) for each, trials in by_task.items()}
-    return Comparison(names, name, suites.pop(), tasks, resamples)
+
+
+def _check_judgements(results_by_task: Iterable[Sequence[Result | RunFile]]) -> str:
+    """Name the added judgements of all scores; results and run files with others are refused."""
+    trials = [trial for trials in results_by_task for trial in trials]
+    results = [trial for trial in trials if isinstance(trial, Result)]
+    added = added_judgements(results)
+    if added and (len(results) < len(trials) or len({r.judgements for r in results}) > 1):
+        raise UsageError(
+            f"some scores have added judgements ({added}) and some do not. Run files are scored "
+            "with the benchmark's own: store one first with r2med eval run:FILE."
+        )
+    return added
+
+
+def _refuse_same_results(selection: Selection) -> None:
+    for first, second in combinations(selection.systems, 2):
+        runs = [_run_identity(result) for result in first.results.values()]
+        if runs == [_run_identity(result) for result in second.results.values()]:
+            raise UsageError(
+                f"compare: the same result is given twice: {first.typed_name} and "
+                f"{second.typed_name} are "
+                f"{runs[0][0]}."
+            )
+
+
+def _require_metric(selection: Selection, metric: str) -> None:
+    lacking = [
+        system.version.spec if system.version else system.name
+        for system in selection.systems
+        if any(metric not in result.scores for result in system.results.values())
+    ]
+    if lacking:
+        raise UsageError(
+            f"{metric} is not stored for {' and '.join(lacking)}.\n"
+            f"Add it: r2med eval {join(lacking)} --task "
+            f"{quote(','.join(group_by_suite(selection.tasks)))} --metrics {quote(metric)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -130,16 +203,16 @@ class QueryScores:
 
     @property
     def gain(self) -> float:
-        """The first system's score minus the second's; 0 where there is one."""
+        """The first system's score minus the second's; 0 if there is only one."""
         return self.scores[0] - self.scores[1] if len(self.scores) > 1 else 0.0
 
 
-def query_scores(results: Sequence[Result | _FileTrial], metric: str) -> list[QueryScores]:
+def query_scores(results: Sequence[Result | RunFile], metric: str) -> list[QueryScores]:
     """The judged queries that all results scored, in the first one's order.
 
     The results are of one task's same data.
     """
-    tables = [each.scores.by_query(metric) for each in results]
+    tables = [result.scores.by_query(metric) for result in results]
     return [
         QueryScores(query, tuple(table[query] for table in tables))
         for query in (tables[0] if tables else {})
@@ -151,7 +224,7 @@ def query_scores(results: Sequence[Result | _FileTrial], metric: str) -> list[Qu
 class Comparison(Tabular):
     """Systems over the same queries; `pairs` refer to `systems` by their places."""
 
-    drawn_by = "r2med.report.comparison"
+    is_drawn = True
 
     systems: tuple[str, ...]
     metric: str
@@ -159,29 +232,87 @@ class Comparison(Tabular):
     """The suite of all tasks; None for data of the user's own."""
     tasks: Mapping[str, Sequence[QueryScores]]
     resamples: int | None = None
+    judged: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """By task the mean Judged@10 of every system; None where it was not measured."""
+    condensed: Mapping[str, Sequence[QueryScores]] = field(default_factory=dict)
+    """The metric on condensed lists, by task; empty where a result does not have it."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """Queries without judgements, by task."""
+    judgements: str = ""
+    """The added judgements of the scores; empty for the benchmark's own."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Tasks that only some of the systems have results on, and why they are left out."""
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
         """Every pair of systems, tested."""
+        return self._test(self.tasks)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The verdict on every pair, in the order of `pairs`, corrected over all of them."""
+        count = len(self.pairs)
+        family = SINGLE_TEST if count == 1 else Family(count, f"all {count} pairs compared")
+        condensed = self._test(self.condensed) if self.condensed else ()
+        return tuple(
+            decide(
+                self.systems[pair.a],
+                self.systems[pair.b],
+                pair.by_task,
+                tasks=pair.tasks,
+                p_corrected=pair.p_holm,
+                family=family,
+                heterogeneity=pair.heterogeneity,
+                coverage=self._coverage(pair, condensed[index] if condensed else None),
+                skipped=sum(self.skipped.values()),
+                columns=self.differences(pair),
+            )
+            for index, pair in enumerate(self.pairs)
+        )
+
+    def differences(self, pair: Pair) -> list[Column]:
+        """By task the differences of a pair on all queries."""
+        return [
+            np.array([query.scores[pair.a] - query.scores[pair.b] for query in queries])
+            for queries in self.tasks.values()
+        ]
+
+    def _test(self, tasks: Mapping[str, Sequence[QueryScores]]) -> tuple[Pair, ...]:
         scores = {
-            task: np.array([query.scores for query in queries])
-            for task, queries in self.tasks.items()
+            task: np.array([query.scores for query in queries]) for task, queries in tasks.items()
         }
         return tuple(compare_systems(scores, resamples=self.resamples))
+
+    def _coverage(self, pair: Pair, condensed: Pair | None) -> Coverage | None:
+        judged = self.judged_means
+        judged_a, judged_b = judged[pair.a], judged[pair.b]
+        if judged_a is None or judged_b is None:
+            return None
+        return Coverage(judged_a, judged_b, condensed.by_task if condensed else None)
 
     @property
     def means(self) -> list[float]:
         """The mean of every system, each task counting once."""
-        others = [pair.by_task.mean_b for pair in self.pairs if pair.a == 0]
-        return [self.pairs[0].by_task.mean_a, *others]
+        means_b = [pair.by_task.mean_b for pair in self.pairs if pair.a == 0]
+        return [self.pairs[0].by_task.mean_a, *means_b]
+
+    @property
+    def judged_means(self) -> list[float | None]:
+        """The mean Judged@10 of every system over the tasks; None where it was not measured."""
+        means: list[float | None] = []
+        for index in range(len(self.systems)):
+            shares = [task[index] for task in self.judged.values()]
+            measured = [share for share in shares if share is not None]
+            means.append(fmean(measured) if measured and len(measured) == len(shares) else None)
+        return means
 
     @property
     def matrix(self) -> dict[tuple[int, int], tuple[float, float]]:
         """By row and column the row minus the column, and its p-value corrected over all pairs."""
         return {
-            place: (sign * pair.by_task.difference, pair.p_holm)
+            cell: (sign * pair.by_task.difference, pair.p_holm)
             for pair in self.pairs
-            for place, sign in (((pair.a, pair.b), 1), ((pair.b, pair.a), -1))
+            for cell, sign in (((pair.a, pair.b), 1), ((pair.b, pair.a), -1))
         }
 
     def to_arrow(self) -> pa.Table:
@@ -190,163 +321,78 @@ class Comparison(Tabular):
         `p_holm` is corrected over the tasks of a pair, of the task mean over the pairs.
         """
         names = dict.fromkeys(("a", "b", "over"), str)
-        columns = names | fields_of(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
+        if self.judgements:
+            names["judgements"] = str
+        columns = (
+            names | table_columns(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
+        )
         rows = []
         for pair in self.pairs:
             for line in pair.lines:
-                own = line.difference
+                difference = line.difference
                 row = {"a": self.systems[pair.a], "b": self.systems[pair.b], "over": line.task}
-                p_holm = pair.p_holm if own is pair.by_task else line.p_holm
-                rows.append({**row, **vars(own), **vars(own.interval), "p_holm": p_holm})
-        return table_of(columns, rows)
+                p_holm = pair.p_holm if difference is pair.by_task else line.p_holm
+                row["judgements"] = self.judgements
+                rows.append(
+                    {**row, **vars(difference), **vars(difference.interval), "p_holm": p_holm}
+                )
+        return make_table(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything, scores and differences 0 to 1."""
         return {
             "metric": self.metric,
+            **({"judgements": self.judgements} if self.judgements else {}),
             "systems": list(self.systems),
+            "left_out": dict(self.left_out),
             "pairs": [
                 {
                     "a": self.systems[pair.a],
                     "b": self.systems[pair.b],
                     "p_holm": pair.p_holm,
+                    "verdict": verdict.to_json(),
                     "tasks": [
-                        {"task": each.task, **asdict(each.difference), "p_holm": each.p_holm}
-                        for each in pair.tasks
+                        {"task": task.task, **asdict(task.difference), "p_holm": task.p_holm}
+                        for task in pair.tasks
                     ],
                     "pooled": {
                         "task_mean": asdict(pair.by_task),
                         "query_weighted": asdict(pair.by_query),
                     },
                 }
-                for pair in self.pairs
+                for pair, verdict in zip(self.pairs, self.verdicts, strict=True)
             ],
         }
 
 
-@dataclass(frozen=True, eq=False)
-class _FileTrial:
-    """The scores of a run file, with what a `Result` says of itself."""
-
-    name: str
-    task: str
-    suite: str | None
-    data: str
-    scores: Scores
-
-
-_Side = tuple[str, Sequence[Result | _FileTrial]]
-"""The name of a system and its trials, newest first."""
-
-
-def _run(trial: Result | _FileTrial) -> tuple[str, str]:
-    """What two names of one run share; a user's class may have changed under one key."""
-    if isinstance(trial, Result):
-        return trial.key, trial.record.files[RUN_FILE]
-    return trial.name, ""
-
-
-def _common_tasks(sides: Sequence[_Side]) -> list[str]:
-    tasks = [{trial.task for trial in trials} for _, trials in sides]
-    common = set.intersection(*tasks)
-    if not common:
-        lines = [
-            f"  {name}: {', '.join(sorted(own))}"
-            for (name, _), own in zip(sides, tasks, strict=True)
-        ]
-        raise MissingError(
-            "the systems have no task in common:\n"
-            + "\n".join(lines)
-            + "\nRun them on the same tasks with r2med eval."
-        )
-    return sorted(common)
-
-
-def _same_data(sides: Sequence[_Side], task: str) -> list[Result | _FileTrial]:
-    """Each side's trial on the newest data that all of them ran on."""
-    by_data = []
-    for name, trials in sides:
-        own: dict[str, Result | _FileTrial] = {}
-        for trial in trials:
-            if trial.task == task:
-                own.setdefault(trial.data, trial)
-        if not own:
-            raise MissingError(
-                f"{name!r} has no stored result on {task}.\n"
-                f"Run it first: r2med eval {quote(name)} --task {quote(task)}"
-            )
-        by_data.append(own)
-    shared = next((data for data in by_data[0] if all(data in own for own in by_data)), None)
-    if shared is None:
-        lines = [
-            f"  {name}: data {', '.join(data[:12] for data in own)}"
-            for (name, _), own in zip(sides, by_data, strict=True)
-        ]
-        raise DataError(
-            f"{task}: the results are of different data and cannot be paired:\n"
-            + "\n".join(lines)
-            + "\nRun all of them on the same files with r2med eval."
-        )
-    chosen = [own[shared] for own in by_data]
-    if len({frozenset(trial.scores.query_ids.to_pylist()) for trial in chosen}) > 1:
-        raise DataError(f"{task}: the results are of different queries and cannot be paired.")
-    return chosen
-
-
-@dataclass(frozen=True)
-class Gate:
-    """How far the first of two systems may fall behind the second."""
-
-    metric: str
-    points: float | None
-    """The smallest drop that fails, in points (scores x 100); None is any significant drop."""
-
-    @classmethod
-    def parse(cls, text: str) -> Gate:
-        """Read `METRIC drops by POINTS` or `METRIC drops significantly`."""
-        words = _FORM.fullmatch(" ".join(text.split()))
-        if words is None:
-            raise UsageError(
-                f"--fail-if {text!r}: this condition cannot be read. Expected 'METRIC drops by "
-                "POINTS' or 'METRIC drops significantly', as in 'ndcg@10 drops by 1' (points are "
-                "scores x 100)."
-            )
-        points = float(words[2]) if words[2] else None
-        if points == 0:
-            raise UsageError(f"--fail-if {text!r}: expected a number of points above 0.")
-        return cls(str(parse_metric(words[1])), points)
-
-    def verdict(self, comparison: Comparison) -> dict[str, Any]:
-        """Whether the first system drops, and what that rests on; scores are 0 to 1.
-
-        On several tasks the mean of the tasks decides.
-        """
-        if len(comparison.systems) != 2:
-            raise UsageError(
-                f"--fail-if compares two systems, NEW and OLD; {len(comparison.systems)} are given."
-            )
-        (new, old), tasks = comparison.systems, comparison.tasks
-        means = comparison.pairs[0].by_task
-        drop = -100 * means.difference
-        if self.points is None:
-            how, failed = "significantly", drop > 0 and means.p_randomisation < SIGNIFICANT
-        else:
-            how, failed = f"by {self.points:g}", drop >= self.points - _ROUNDING
-        return {
-            "condition": f"{self.metric} drops {how}",
-            "failed": failed,
-            "new": new,
-            "old": old,
-            "over": next(iter(tasks)) if len(tasks) == 1 else f"mean of {len(tasks)} tasks",
-            **asdict(means),
-        }
-
-
-def verdict_line(verdict: Mapping[str, Any]) -> str:
-    """One line: the outcome, both scores, the difference and its p-value."""
+def _skipped_queries(trial: Result | RunFile) -> int:
+    """How many queries of the task have no judgements."""
     return (
-        f"{'failed' if verdict['failed'] else 'passed'}: {verdict['condition']}: {verdict['new']} "
-        f"{100 * verdict['mean_a']:.2f}, {verdict['old']} {100 * verdict['mean_b']:.2f}, "
-        f"difference {100 * verdict['difference']:+.2f}, "
-        f"{p_equation(verdict['p_randomisation'])} ({verdict['over']})"
+        len(trial.loaded_task.queries) - len(trial.scores)
+        if isinstance(trial, RunFile)
+        else trial.record.task.skipped_queries
     )
+
+
+def _shares_judged(trials: Sequence[Result | RunFile]) -> tuple[float | None, ...]:
+    """The mean Judged@10 of every trial; None where it was not measured."""
+    return tuple(
+        float(trial.scores[JUDGED].mean()) if JUDGED in trial.scores and len(trial.scores) else None
+        for trial in trials
+    )
+
+
+def _scores_by_task(
+    by_task: Mapping[str, Sequence[Result | RunFile]], metric: str
+) -> dict[str, list[QueryScores]]:
+    """The scores of all queries; empty where a trial does not have the metric."""
+    if any(metric not in trial.scores for trials in by_task.values() for trial in trials):
+        return {}
+    return {task: query_scores(trials, metric) for task, trials in by_task.items()}
+
+
+def _run_identity(result: Result | RunFile) -> tuple[str, str]:
+    """Equal for two names of one run; a custom class may have changed under one key."""
+    if isinstance(result, Result):
+        return result.key, result.record.files[RUN_FILE]
+    return result.name, ""

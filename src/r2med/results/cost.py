@@ -1,19 +1,22 @@
-"""What a result cost: indexing and answering queries apart, tokens and money where they are known.
+"""Cost of results: time for indexing and for queries, tokens and money if known.
 
-What came from a cache counts at the cost that was recorded with it, and is marked, so that a warm
-cache does not make a system look cheap.
+Cached work counts with the cost recorded when it was done, and is marked, so that a warm cache does
+not make a system look cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from r2med.results.record import Result
+from r2med.systems.output import StageCost
 
-#: Stages that are no work of the system.
-_AROUND = ("load", "measure", "read")
+Number = TypeVar("Number", int, float)
+
+#: Steps of an evaluation that are not work of the system.
+_NOT_OF_SYSTEM = ("load", "measure", "read")
 _INDEXING = "index"
 
 
@@ -25,8 +28,8 @@ class Cost:
     index_seconds: float
     """Indexing or encoding the corpus."""
     query_seconds: float
-    """Expanding, searching, fusing and reranking, as if queries came one at a time: answers of
-    language models count with the time each took, cached ones as recorded."""
+    """Wall time of expanding, searching, fusing and reranking; answers of language models that came
+    from a cache count as recorded."""
     index_tokens: int | None
     query_tokens: int | None
     money: float | None
@@ -35,6 +38,9 @@ class Cost:
     """Whether some of the indexing came from a cache or from stored results of members."""
     query_cached: bool
     """Whether some of the work for queries did."""
+    request_p50: float | None = None
+    """Median seconds of one request to a language model; the slowest stage and task."""
+    request_p95: float | None = None
 
     @property
     def seconds_per_query(self) -> float:
@@ -43,38 +49,50 @@ class Cost:
 
     @property
     def tokens_per_query(self) -> float | None:
-        """Tokens of the queries' side: what is encoded or asked for each."""
+        """Tokens that are encoded or sent to a model for each query."""
         if self.query_tokens is None or not self.queries:
             return None
         return self.query_tokens / self.queries
 
 
 def cost_of(results: Iterable[Result]) -> Cost:
-    """Add up what the stages of some results recorded."""
+    """The sum of the recorded costs of all stages of some results."""
     records = [result.record for result in results]
-    stages = [each for record in records for each in record.stages if each["stage"] not in _AROUND]
-    indexing = [stage for stage in stages if stage["stage"] == _INDEXING]
-    querying = [stage for stage in stages if stage["stage"] != _INDEXING]
+    costs = [
+        cost for record in records for cost in record.costs if cost.stage not in _NOT_OF_SYSTEM
+    ]
+    indexing = [cost for cost in costs if cost.stage == _INDEXING]
+    querying = [cost for cost in costs if cost.stage != _INDEXING]
     return Cost(
         queries=sum(record.task.queries for record in records),
-        index_seconds=sum(stage["seconds"] for stage in indexing),
+        index_seconds=sum(cost.seconds for cost in indexing),
         query_seconds=sum(
-            stage["seconds"] if stage.get("answer_seconds") is None else stage["answer_seconds"]
-            for stage in querying
+            cost.seconds if cost.answer_seconds is None else cost.answer_seconds
+            for cost in querying
         ),
-        index_tokens=_sum(indexing, "tokens", "cached_tokens"),
-        query_tokens=_sum(querying, "tokens", "cached_tokens"),
-        money=_sum(stages, "money", "cached_money"),
-        index_cached=_cached(indexing),
-        query_cached=_cached(querying),
+        index_tokens=_sum_known(_tokens(indexing)),
+        query_tokens=_sum_known(_tokens(querying)),
+        money=_sum_known([value for cost in costs for value in (cost.money, cost.cached_money)]),
+        index_cached=_is_cached(indexing),
+        query_cached=_is_cached(querying),
+        request_p50=_largest_known(cost.request_p50 for cost in costs),
+        request_p95=_largest_known(cost.request_p95 for cost in costs),
     )
 
 
-def _cached(stages: Iterable[Mapping[str, Any]]) -> bool:
-    return any(stage.get("cached") or stage.get("reused") for stage in stages)
+def _tokens(costs: Iterable[StageCost]) -> list[int | None]:
+    return [value for cost in costs for value in (cost.tokens, cost.cached_tokens)]
 
 
-def _sum(stages: Iterable[Mapping[str, Any]], *names: str) -> Any:
-    """The sum of what the stages say under these names; None where none of them says anything."""
-    values = [stage[name] for stage in stages for name in names if stage.get(name) is not None]
-    return sum(values) if values else None
+def _is_cached(costs: Iterable[StageCost]) -> bool:
+    return any(cost.cached or cost.reused for cost in costs)
+
+
+def _largest_known(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum_known(values: Iterable[Number | None]) -> Number | None:
+    """The sum of the known values; None if none is known."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers[1:], numbers[0]) if numbers else None

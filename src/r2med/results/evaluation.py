@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from r2med.measure.metrics import HEADLINE, parse_metric
-from r2med.measure.significance import SIGNIFICANT, Matrix, draws_for, holm, pairwise_p
-from r2med.results.lookup import stored_results
-from r2med.results.record import Result
+from r2med.execution.resources import Warn, log_warning
+from r2med.measure import Scores
+from r2med.measure.metrics import HEADLINE, JUDGED, condense, parse_metric
+from r2med.measure.significance import compare_systems
+from r2med.measure.verdicts import SINGLE_TEST, Coverage, Family, Verdict, decide
+from r2med.results.index import folder_size
+from r2med.results.published_data import describe_other_data
+from r2med.results.record import Result, added_judgements
+from r2med.results.select import ResultSet
 from r2med.results.store import DEFAULT_FOLDER
-from r2med.retrieve.conditions import Tell, log
-from r2med.tabular import Tabular, table_of
+from r2med.tables import Tabular, make_table
 from r2med.tasks.registry import in_suite_order
 
 
@@ -28,7 +32,12 @@ class Evaluation(Tabular):
     asked: Sequence[str] = ()
     """Metrics that were asked for; without any, the headline metrics are shown."""
 
-    drawn_by = "r2med.report.scores"
+    is_drawn = True
+
+    @property
+    def judgements(self) -> str:
+        """The added judgements of the scores; empty for the benchmark's own."""
+        return added_judgements(self.results)
 
     @property
     def metrics(self) -> Sequence[str]:
@@ -46,9 +55,9 @@ class Evaluation(Tabular):
         return in_suite_order(dict.fromkeys(result.task for result in self.results))
 
     def column(self, system: str, metric: str, *, ceiling: bool = False) -> dict[str, float | None]:
-        """By task what a system scored, or what a perfect reranker of its candidates would."""
+        """The scores of a system by task, or those of a perfect reranker of its candidates."""
         column: dict[str, float | None] = dict.fromkeys(self.tasks)
-        for result in reversed(self.results):  # of one name the newest, which stands first
+        for result in reversed(self.results):  # the newest of each name wins, and comes first
             reranking = result.record.reranking
             values = (reranking.ceiling if reranking else {}) if ceiling else result.metrics
             if result.name == system:
@@ -57,33 +66,55 @@ class Evaluation(Tabular):
 
     def reranked(self, system: str) -> bool:
         """Whether a system has a ceiling on any task."""
-        return any(each.name == system and each.record.reranking for each in self.results)
+        return any(result.name == system and result.record.reranking for result in self.results)
 
-    def behind(self, tasks: Sequence[str], metric: str) -> frozenset[str]:
-        """The systems that the best one beats by the task mean, of those that have all the tasks.
+    def verdicts(self, tasks: Sequence[str], metric: str) -> dict[str, Verdict]:
+        """Compare the best system with every other by the task mean; keys are the others.
 
-        By the paired randomisation test, Holm's correction over the systems; none where queries
-        differ. Nobody is behind in how much was judged, which is no quality.
+        Systems without all `tasks` are left out. Empty where the queries differ, and for
+        Judged@k, which is not a quality. Holm's correction covers the comparisons with the best.
         """
         columns = {system: self.column(system, metric) for system in self.systems}
-        systems = [name for name, own in columns.items() if None not in map(own.get, tasks)]
-        if parse_metric(metric).kind == "judged" or len(systems) < 2:
-            return frozenset()
-        scores: list[Matrix] = []
+        systems = [name for name, column in columns.items() if None not in map(column.get, tasks)]
+        if parse_metric(metric).family == "judged" or len(systems) < 2:
+            return {}
+        tables: list[list[Scores]] = []
         for task in tasks:
-            newest = {each.name: each for each in reversed(self.results) if each.task == task}
-            tables = [newest[system].scores for system in systems]
-            same = len({frozenset(table.query_ids.to_pylist()) for table in tables}) == 1
-            if not same or any(metric not in table or not len(table) for table in tables):
-                return frozenset()
-            ids = tables[0].query_ids
-            scores.append(np.column_stack([table.at(ids)[metric] for table in tables]))
-        best = int(np.argmax(np.mean([matrix.mean(axis=0) for matrix in scores], axis=0)))
-        others = [place for place in range(len(systems)) if place != best]
-        p_values = pairwise_p(scores, "task", resamples=draws_for(len(others)))[best]
-        corrected = holm([float(p_values[place]) for place in others])
-        below = zip(others, corrected, strict=True)
-        return frozenset(systems[place] for place, p in below if p < SIGNIFICANT)
+            newest = {
+                result.name: result for result in reversed(self.results) if result.task == task
+            }
+            tables.append([newest[system].scores for system in systems])
+        if not all(_have_same_queries(row, metric) for row in tables):
+            return {}
+        aligned = [[table.at(row[0].query_ids) for table in row] for row in tables]
+        scores = [np.column_stack([table[metric] for table in row]) for row in aligned]
+        means = np.mean([matrix.mean(axis=0) for matrix in scores], axis=0)
+        best = int(np.argmax(means))
+        other_indexes = [index for index in range(len(systems)) if index != best]
+        count = len(other_indexes)
+        family = Family(count, f"{count} comparisons with the best") if count > 1 else SINGLE_TEST
+        by_task = dict(zip(tasks, scores, strict=True))
+        compared = compare_systems(by_task, pairs=[(best, index) for index in other_indexes])
+        return {
+            systems[pair.b]: decide(
+                systems[best],
+                systems[pair.b],
+                pair.by_task,
+                tasks=pair.tasks,
+                p_corrected=pair.p_holm,
+                family=family,
+                heterogeneity=pair.heterogeneity,
+                coverage=_coverage(aligned, best, pair.b, metric),
+                skipped=self.skipped_queries(tasks),
+                columns=[matrix[:, best] - matrix[:, pair.b] for matrix in scores],
+            )
+            for pair in compared
+        }
+
+    def skipped_queries(self, tasks: Sequence[str]) -> int:
+        """How many queries of these tasks have no judgements."""
+        skipped = {result.task: result.record.task.skipped_queries for result in self.results}
+        return sum(skipped[task] for task in tasks)
 
     def to_arrow(self) -> pa.Table:
         """One row per result; metrics 0 to 1."""
@@ -94,10 +125,17 @@ class Evaluation(Tabular):
         records = []
         for result in self.results:
             row, reranking = _row(result), result.record.reranking
-            facts = {name: row[name] for name in ("system", "spec", "task", "suite", "queries")}
+            facts = {
+                name: row[name]
+                for name in ("system", "spec", "task", "suite", "data", "data_note", "queries")
+            }
+            if self.judgements:
+                facts["judgements"] = result.judgements
             facts["metrics"] = {name: result.metrics[name] for name in self.metrics}
             facts["seconds"] = dict(result.seconds)
             facts |= {name: row[name] for name in ("reused", "created", "result")}
+            if (answers := result.summary.answers) is not None:
+                facts["answers"] = asdict(answers)
             if reranking:
                 ceiling = {name: reranking.ceiling[name] for name in self.metrics}
                 facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}
@@ -107,11 +145,11 @@ class Evaluation(Tabular):
 
 @dataclass(frozen=True, eq=False)
 class Stored(Tabular):
-    """What a results folder holds, one row per result: keys, all metrics, sizes and ages."""
+    """The content of a results folder, one row per result: keys, all metrics, sizes and ages."""
 
     results: Sequence[Result]
 
-    drawn_by = "r2med.report.scores"
+    is_drawn = True
 
     def to_arrow(self) -> pa.Table:
         """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
@@ -119,36 +157,67 @@ class Stored(Tabular):
         return _table(self.results, [*names])
 
 
-def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Tell = log) -> Stored:
+def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Warn = log_warning) -> Stored:
     """The results in a folder as one value: print it, or take it as one frame of all metrics."""
-    return Stored(stored_results(folder, tell))
+    return Stored(ResultSet.open(folder, tell).results)
+
+
+def _have_same_queries(tables: Sequence[Scores], metric: str) -> bool:
+    queries = {frozenset(table.query_ids.to_pylist()) for table in tables}
+    return len(queries) == 1 and all(metric in table and len(table) for table in tables)
+
+
+def _coverage(aligned: Sequence[Sequence[Scores]], a: int, b: int, metric: str) -> Coverage | None:
+    """Judged@10 of two systems, and their difference on condensed lists where both have them."""
+    tables = [[row[a], row[b]] for row in aligned]
+    if not all(JUDGED in table for row in tables for table in row):
+        return None
+    judged = [float(np.mean([row[side][JUDGED].mean() for row in tables])) for side in (0, 1)]
+    name = str(condense(parse_metric(metric)))
+    if not all(name in table for row in tables for table in row):
+        return Coverage(judged[0], judged[1])
+    scores = {str(i): np.column_stack([t[name] for t in row]) for i, row in enumerate(tables)}
+    (condensed,) = compare_systems(scores)
+    return Coverage(judged[0], judged[1], condensed.by_task)
 
 
 def size(result: Result) -> int:
     """The bytes of a result's files."""
-    return sum(file.stat().st_size for file in result.folder.iterdir())
+    counted = result.summary.size
+    return folder_size(result.folder) if counted is None else counted
 
 
 def _table(results: Sequence[Result], metrics: Sequence[str]) -> pa.Table:
-    texts = dict.fromkeys(("key", "system", "spec", "task", "suite", "created", "result"), str)
-    others = {"queries": int, "documents": int, "bytes": int, "seconds": float, "reused": bool}
-    return table_of(texts | others | dict.fromkeys(metrics, float), map(_row, results))
+    names = ("key", "system", "spec", "task", "suite", "data", "data_note", "created", "result")
+    texts = dict.fromkeys(names, str)
+    numbers = {"queries": int, "documents": int, "bytes": int, "seconds": float, "reused": bool}
+    if added_judgements(results):
+        texts["judgements"] = str
+    if any(result.summary.answers for result in results):
+        numbers |= dict.fromkeys(("answers", "answers_with_problems", "answers_fallen_back"), int)
+    return make_table(texts | numbers | dict.fromkeys(metrics, float), map(_row, results))
 
 
 def _row(result: Result) -> dict[str, Any]:
-    record = result.record
+    summary, answers = result.summary, result.summary.answers
     return {
+        "answers": answers.total if answers else None,
+        "answers_with_problems": answers.problems if answers else None,
+        "answers_fallen_back": answers.fallen_back if answers else None,
         "system": result.name,
+        "judgements": result.judgements,
         "spec": result.system,
         "task": result.task,
         "suite": result.suite,
-        "queries": record.task.judged_queries,
-        "documents": record.task.documents,
+        "data": result.data,
+        "data_note": (describe_other_data(result) or "") if result.suite else "",
+        "queries": summary.judged_queries,
+        "documents": summary.documents,
         **result.metrics,
         "bytes": size(result),
-        "seconds": sum(result.seconds.values()),
+        "seconds": summary.seconds,
         "reused": result.reused,
-        "created": record.created,
+        "created": result.created,
         "key": result.key,
         "result": str(result.folder),
     }

@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from r2med.atomic import write_file
-from r2med.home import slug
-from r2med.results.lookup import leaves, newest_by_system, newest_first
+from r2med.errors import DataError
+from r2med.execution.resources import Warn, log_warning
+from r2med.paths import slug
+from r2med.results.published_data import describe_other_data, has_published_data
 from r2med.results.record import Result
-from r2med.retrieve.conditions import Tell, log
-from r2med.tabular import csv_text
-from r2med.tasks.registry import registered_task
+from r2med.results.select import group_versions, sort_by_age
+from r2med.storage import write_file
+from r2med.tables import csv_text
+from r2med.tasks.registry import in_suite_order, registered_task
 
 
-def export_trec(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
+def export_trec(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
     """One run file per result, as `OUT/<task>/<system>-<key>.trec`."""
     written = []
     for result in results:
@@ -29,11 +31,11 @@ def export_trec(results: Sequence[Result], out: Path, tell: Tell = log) -> list[
     return written
 
 
-def export_csv(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
+def export_csv(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
     """`results.csv`, one row per result and metric; `scores.csv`, one per result and query."""
     means = pa.Table.from_pylist(
         [
-            {**_named(result), "metric": metric, "value": value}
+            {**_describe(result), "metric": metric, "value": value}
             for result in results
             for metric, value in result.metrics.items()
         ]
@@ -41,9 +43,9 @@ def export_csv(results: Sequence[Result], out: Path, tell: Tell = log) -> list[P
     scores = []
     for result in results:
         table = result.scores.to_arrow()
-        named = {name: pa.repeat(value, len(table)) for name, value in _named(result).items()}
+        columns = {name: pa.repeat(value, len(table)) for name, value in _describe(result).items()}
         scores.append(
-            pa.table({**named, **dict(zip(table.column_names, table.columns, strict=True))})
+            pa.table({**columns, **dict(zip(table.column_names, table.columns, strict=True))})
         )
     queries = pa.concat_tables(scores, promote_options="default")
     written = {out / "results.csv": means, out / "scores.csv": queries}
@@ -52,45 +54,54 @@ def export_csv(results: Sequence[Result], out: Path, tell: Tell = log) -> list[P
     return [*written]
 
 
-def export_mteb(results: Sequence[Result], out: Path, tell: Tell = log) -> list[Path]:
+def export_mteb(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
     """A results cache of mteb, which `mteb.ResultCache(OUT).load_results()` reads unaided.
 
-    A system has one revision for all of its tasks, `OUT/results/<model>/<revision>/<task>.json`
-    with a `model_meta.json` beside them; of several results on a task the newest is taken.
+    Each version of a system has one revision for all of its tasks,
+    `OUT/results/<model>/<revision>/<task>.json` with a `model_meta.json` beside them, so results of
+    two versions never share a folder. Results that are not on the published data are refused,
+    because mteb's task names promise it.
     """
-    systems: dict[str, list[Result]] = {}
-    for task in dict.fromkeys(result.task for result in results):
-        on_task = [result for result in newest_first(results) if result.task == task]
-        for name, result in newest_by_system(on_task, tell).items():
-            systems.setdefault(name, []).append(result)
+    _refuse_other_data(results)
     written = []
-    for own in systems.values():
-        # What lies beside a task's data, such as its generations, differs from task to task; the
-        # revision is a hash of what decides the rankings on all of the tasks alike.
-        first, *others = ({*map(repr, leaves(each.record.system.identity))} for each in own)
-        alike = json.dumps(sorted(first.intersection(*others)))
-        revision, system = hashlib.sha256(alike.encode()).hexdigest()[:40], own[0].name
-        name = slug(system)  # with a short hash where it lost something
-        name += "" if name == system else f"-{hashlib.sha256(system.encode()).hexdigest()[:8]}"
+    for version in group_versions(sort_by_age(results)):
+        revision = hashlib.sha256(version.key.encode()).hexdigest()[:40]
+        name = slug(version.name)
+        if name != version.name:  # a short hash keeps names apart that lost characters
+            name += f"-{hashlib.sha256(version.name.encode()).hexdigest()[:8]}"
         folder = out / "results" / f"r2med__{name}" / revision
         model: dict[str, object] = {"name": f"r2med/{name}", "revision": revision}
         model |= {"languages": ["eng-Latn"], "framework": [], **dict.fromkeys(_UNKNOWN)}
         _write(folder / "model_meta.json", json.dumps(model, indent=2) + "\n")
-        for result in own:
-            record = _mteb_record(result)
-            written.append(folder / f"{record['task_name']}.json")
-            _write(written[-1], json.dumps(record, indent=2) + "\n")
+        for task in in_suite_order(sorted(version.tasks)):
+            result = version.result(task)
+            if result is not None:
+                record = _mteb_record(result)
+                written.append(folder / f"{record['task_name']}.json")
+                _write(written[-1], json.dumps(record, indent=2) + "\n")
     return written
 
 
-EXPORTS: Mapping[str, Callable[[Sequence[Result], Path, Tell], list[Path]]] = {
+def _refuse_other_data(results: Sequence[Result]) -> None:
+    refused = [
+        result for result in results if result.suite is not None and not has_published_data(result)
+    ]
+    if refused:
+        listed = "\n".join(f"  {result.name}: {describe_other_data(result)}" for result in refused)
+        raise DataError(
+            f"mteb's task names promise the published data, which these results do not have:\n"
+            f"{listed}\nExport other tasks with --task, or evaluate on the published data."
+        )
+
+
+EXPORTS: Mapping[str, Callable[[Sequence[Result], Path, Warn], list[Path]]] = {
     "trec": export_trec,
     "csv": export_csv,
     "mteb": export_mteb,
 }
 
 
-#: Fields of mteb's model_meta.json that it needs and nobody here knows.
+#: Fields of mteb's model_meta.json that are required but not known here.
 _UNKNOWN = (
     *("loader", "release_date", "n_parameters", "memory_usage_mb", "max_tokens", "embed_dim"),
     *("license", "open_weights", "public_training_code", "public_training_data"),
@@ -125,11 +136,15 @@ def _write(path: Path, text: str) -> None:
     write_file(path, text)
 
 
-def _named(result: Result) -> dict[str, str]:
+def _describe(result: Result) -> dict[str, str]:
+    """The columns that say which result a row is of, and on which data."""
     return {
         "suite": result.suite or "local",
         "task": result.task,
         "system": result.name,
         "spec": result.system,
         "result": result.folder.name,
+        "answers": str(result.summary.answers or ""),
+        "data": result.data,
+        "data_note": (describe_other_data(result) or "") if result.suite else "",
     }

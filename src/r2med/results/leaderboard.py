@@ -18,22 +18,25 @@ from typing import Any
 import pyarrow as pa
 
 from r2med.errors import UsageError, nearest
+from r2med.execution.resources import Warn, log_warning
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
 from r2med.results.cost import Cost
-from r2med.results.lookup import own_tasks, stored_results
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
-from r2med.results.record import Result
-from r2med.results.standings import Frame, Standing, ranked, separated, with_gains
+from r2med.results.record import Result, added_judgements
+from r2med.results.select import ResultSet
+from r2med.results.standings import Frame, Standing, assign_letters, rank_rows, with_gains
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
-from r2med.retrieve.conditions import Tell, log
-from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, registered
+from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, spell_registered
 from r2med.systems.spec import parse
-from r2med.tabular import Tabular, fields_of, table_of
+from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.load import task_names
 from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
 
+_NOT_PRINTED = (
+    "Published figures are left out: they were measured with the benchmark's own judgements."
+)
 #: What gains are counted under, and how a reader is told of it.
 GAIN_TITLES: Mapping[str, str] = {
     "gar": KIND_TITLES["gar"],
@@ -42,7 +45,7 @@ GAIN_TITLES: Mapping[str, str] = {
     "prompted": "language models prompted to rerank",
     "reranker": "other rerankers",
 }
-#: Commas between systems; those of a system's own settings stand inside brackets.
+#: Commas between systems; commas between settings are inside brackets.
 _COMMAS = re.compile(r",(?![^\[]*\])")
 
 
@@ -61,10 +64,11 @@ def leaderboard(
     mean: str | None = None,
     top: int | None = None,
     ties: bool = False,
+    all_versions: bool = False,
     results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
     audits: Sequence[StoredAudit] | None = None,
     root: str | Path | None = None,
-    tell: Tell = log,
+    tell: Warn = log_warning,
 ) -> Leaderboard:
     """Rank the systems that were published for a suite and those measured in `results`.
 
@@ -74,39 +78,57 @@ def leaderboard(
     `mean` is task or query; by default R2MED counts tasks and NanoR2MED queries. `top` shows the
     first rows and those measured here. `audits` flag rows too; by default those that the folder
     `results` holds. `ties` adds the bounds by the order of equal scores, where the task's data is
-    here or under `root`.
+    here or under `root`. `all_versions` also shows older versions of a system.
     """
-    whole, tasks = _tasks(suite, task, family, results)
+    result_set = ResultSet.open(results, tell)
+    board_suite, tasks = _tasks(suite, task, family, result_set.local_tasks)
     name = str(parse_metric(metric))
     averaging: Averaging = _one_of(mean, ("task", "query"), "--mean") or (
-        "query" if whole.name == "nano" else "task"
+        "query" if board_suite.name == "nano" else "task"
     )
     if audits is None:
         audits = stored_audits(Path(results), tell) if isinstance(results, str | Path) else ()
-    frame = Frame(whole, name, averaging, tasks, tuple(audits))
-    stored = stored_results(results, tell, suite=whole.name)
-    own = [each for each in stored if (each.suite or LOCAL) == whole.name]
+    frame = Frame(board_suite, name, averaging, tasks, tuple(audits))
+    of_suite = [
+        result for result in result_set.results if (result.suite or LOCAL) == board_suite.name
+    ]
     if without_flagged:
-        frame = _without_flagged(frame, own)
-    rows, notes = frame.printed()
-    measured, passed_over = frame.measured(own)
-    rows = ranked(with_gains([*rows, *measured]))
+        frame = _without_flagged(frame, of_suite)
+    added = added_judgements(of_suite)
+    rows: list[Standing] = []
+    notes = [_NOT_PRINTED]
+    if not added:
+        rows, notes = frame.make_printed_rows()
+    measured, passed_over = frame.make_measured_rows(of_suite, all_versions=all_versions)
+    rows = rank_rows(with_gains([*rows, *measured]))
     rows = [frame.on_fewer_tasks(row, rows) for row in rows]
     words = {"--kind": kind, "--method": method, "--llm": llm, "--first-stage": first_stage}
     chosen = _chosen_rows(rows, words, only)
     whole_board = len(chosen) == len(rows) and top is None
-    placed = [frame.with_doubt(row, ties, root) for row in chosen]
+    shown_ids = set(map(id, select_shown(chosen, top)))
+    detailed = [
+        frame.add_details(row, ties, root) if id(row) in shown_ids else row for row in chosen
+    ]
     return Leaderboard(
-        suite=whole,
+        suite=board_suite,
         metric=name,
         averaging=averaging,
         tasks=frame.tasks,
-        rows=tuple(separated(placed, name, averaging)),
+        rows=tuple(assign_letters(detailed, name, averaging)),
         notes=(*notes, *passed_over, *(_not_ranked(frame) if whole_board else ())),
         top=top,
         hidden=len(rows) - len(chosen),
         detailed=bool(only),
+        judgements=added,
     )
+
+
+def select_shown(rows: Sequence[Standing], top: int | None) -> tuple[Standing, ...]:
+    """The first `top` rows, then the best `top` of the measured rows below them."""
+    if top is None:
+        return tuple(rows)
+    measured = [row for row in rows[top:] if row.origin == "measured"]
+    return (*rows[:top], *measured[:top])
 
 
 @dataclass(frozen=True)
@@ -121,7 +143,7 @@ class GainSummary:
 
 @dataclass(frozen=True)
 class Leaderboard(Tabular):
-    """A ranking and what a reader must know of it."""
+    """A ranking with the notes that belong to it."""
 
     suite: Suite
     metric: str
@@ -130,21 +152,20 @@ class Leaderboard(Tabular):
     rows: tuple[Standing, ...]
     notes: tuple[str, ...] = ()
     top: int | None = None
-    """How many rows to show; None is all. Measured rows are always shown."""
+    """How many rows to show, and how many measured rows below them; None is all."""
     hidden: int = 0
     """Rows that the filters left out; ranks count them all the same."""
     detailed: bool = False
     """Whether to say of each row how its sources and their protocols differ."""
+    judgements: str = ""
+    """The added judgements of the scores; empty for the benchmark's own."""
 
-    drawn_by = "r2med.report.leaderboard"
+    is_drawn = True
 
     @property
     def shown(self) -> tuple[Standing, ...]:
-        """The rows that tables and data show: the first so many, and those measured here."""
-        if self.top is None:
-            return self.rows
-        rest = [row for row in self.rows[self.top :] if row.origin == "measured"]
-        return (*self.rows[: self.top], *rest)
+        """The rows that tables and data show: the first `top` rows and the best measured ones."""
+        return select_shown(self.rows, self.top)
 
     @property
     def gains(self) -> tuple[GainSummary, ...]:
@@ -171,16 +192,16 @@ class Leaderboard(Tabular):
     @property
     def mean_title(self) -> str:
         """Which mean ranks the rows."""
-        whole, some = len(self.suite.entries), [task.name for task in self.tasks]
-        many = f"{whole} tasks" if len(some) == whole else f"{len(some)} of {whole} tasks"
-        many = some[0] if len(some) == 1 else many
+        total, some = len(self.suite.entries), [task.name for task in self.tasks]
+        count = f"{total} tasks" if len(some) == total else f"{len(some)} of {total} tasks"
+        count = some[0] if len(some) == 1 else count
         if self.averaging == "task":
-            return f"task mean over {many} (each task counts once)"
+            return f"task mean over {count} (each task counts once)"
         if is_micro(self.suite.name, self.metric):
             return (
-                f"micro mean over {many} (positives found / positives: each positive counts once)"
+                f"micro mean over {count} (positives found / positives: each positive counts once)"
             )
-        return f"query-weighted mean over {many} (each query counts once)"
+        return f"query-weighted mean over {count} (each query counts once)"
 
     @property
     def weighted_name(self) -> str:
@@ -193,16 +214,28 @@ class Leaderboard(Tabular):
         means = dict.fromkeys(("task_mean", self.weighted_name, "low", "high"), float)
         families = dict.fromkeys((task.family for task in self.tasks), float)
         tasks = dict.fromkeys((task.name for task in self.tasks), float)
-        texts = dict.fromkeys(("works", "flags", "marks"), str)
+        texts = dict.fromkeys(("works", "flags", "marks", "answers"), str)
         spread = {"lowest": float, "highest": float}
-        own = {"rank": int, **fields_of(Standing), **spread, **means, **fields_of(Cost), **texts}
-        return table_of(own | families | tasks, [self._flat(row) for row in self.shown])
+        own = {
+            "rank": int,
+            **table_columns(Standing),
+            **spread,
+            **means,
+            **table_columns(Cost),
+            **texts,
+        }
+        rows = [self._flat(row) for row in self.shown]
+        if self.judgements:
+            own["judgements"] = str
+            rows = [{**row, "judgements": self.judgements} for row in rows]
+        return make_table(own | families | tasks, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Every row with full digits, values 0 to 1."""
         return {
             "suite": self.suite.name,
             "metric": self.metric,
+            **({"judgements": self.judgements} if self.judgements else {}),
             "ranked_by": self.mean_title,
             "tasks": [
                 {"name": task.name, "family": task.family, "scenario": task.scenario}
@@ -219,7 +252,7 @@ class Leaderboard(Tabular):
         data = asdict(replace(row, others=(), results={}))
         del data["results"]
         means = row.aggregates
-        data["others"] = [self._row(other) for other in row.others]
+        data["others"] = [self._row(other_row) for other_row in row.others]
         data |= {"task_mean": means.task_mean, self.weighted_name: means.weighted_mean}
         data |= {"families": data.pop("aggregates")["families"], "queries": means.queries}
         data["tie_bounds"] = data.pop("ties")
@@ -240,6 +273,7 @@ class Leaderboard(Tabular):
             "lowest": row.spread.low if row.spread else None,
             "highest": row.spread.high if row.spread else None,
             "marks": "; ".join(row.marks),
+            "answers": str(row.answers or ""),
         }
 
 
@@ -247,42 +281,50 @@ def _tasks(
     suite: str | None,
     task: str | None,
     family: str | None,
-    results: str | Path | Sequence[Result],
+    local_tasks: Mapping[str, Path],
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
-    """The suite, and those of its tasks that are asked for; folders are a suite of their own."""
-    own = own_tasks(results) if task is not None or suite == LOCAL else {}
-    named = resolve(task, own) if task is not None else []
-    suites = dict.fromkeys(each.suite if isinstance(each, TaskEntry) else LOCAL for each in named)
+    """The suite, and those of its tasks that are asked for; local tasks form a separate suite."""
+    chosen_tasks = resolve(task, local_tasks) if task is not None else []
+    suites = dict.fromkeys(
+        chosen_task.suite if isinstance(chosen_task, TaskEntry) else LOCAL
+        for chosen_task in chosen_tasks
+    )
     if len(suites) > 1 or (suites and suite and suite.lower() not in suites):
-        wanted = dict.fromkeys([*suites, *([suite] if suite else [])])
+        suite_names = dict.fromkeys([*suites, *([suite] if suite else [])])
         raise UsageError(
-            f"--task {task}: tasks of {' and '.join(wanted)}; "
+            f"--task {task}: tasks of {' and '.join(suite_names)}; "
             "a leaderboard ranks one suite at a time."
         )
     name = next(iter(suites), suite or "full")
     if name == LOCAL:
-        whole = own_suite(task_names(named, own) if named else own)
+        board_suite = own_suite(
+            task_names(chosen_tasks, local_tasks) if chosen_tasks else local_tasks
+        )
     else:
-        whole = find_suite(name)
-    tasks = tuple(each for each in whole.entries if not named or each in named or name == LOCAL)
+        board_suite = find_suite(name)
+    tasks = tuple(
+        chosen_task
+        for chosen_task in board_suite.entries
+        if not chosen_tasks or chosen_task in chosen_tasks or name == LOCAL
+    )
     families = dict.fromkeys(entry.family for entry in tasks)
     _one_of(family, [*families], "--family")
-    return whole, tuple(entry for entry in tasks if family in (None, entry.family))
+    return board_suite, tuple(entry for entry in tasks if family in (None, entry.family))
 
 
 def own_suite(names: Iterable[str]) -> Suite:
     """Folders of the user's own as one suite."""
-    own = "own data"
-    entries = (TaskEntry(name, LOCAL, name, (), own, own, "", "", "") for name in names)
+    family = "own data"
+    entries = (TaskEntry(name, LOCAL, name, (), family, family, "", "", "") for name in names)
     return Suite(LOCAL, "Your data", tuple(entries))
 
 
 def _without_flagged(frame: Frame, results: Sequence[Result]) -> Frame:
     """The frame without tasks that overlap with what any printed or measured system declares."""
     names = {task.name for task in frame.tasks}
-    systems = {row.system for row in frame.printed()[0]}
+    systems = {row.system for row in frame.make_printed_rows()[0]}
     systems |= {result.system for result in results if result.task in names}
-    flags = [flag for each in systems for flag in flags_of(each, frame.tasks, frame.audits)]
+    flags = [flag for system in systems for flag in flags_of(system, frame.tasks, frame.audits)]
     flagged = {flag.task for flag in flags}
     left = tuple(task for task in frame.tasks if task.name not in flagged)
     if not left:
@@ -291,7 +333,7 @@ def _without_flagged(frame: Frame, results: Sequence[Result]) -> Frame:
 
 
 def _not_ranked(frame: Frame) -> Iterator[str]:
-    """What was reported but cannot stand in a row."""
+    """Notes on reported figures that are not in any row."""
     if frame.suite.name != "full" or frame.metric != METRIC:
         return
     for work in works().values():
@@ -306,25 +348,27 @@ def _chosen_rows(
     rows: Sequence[Standing], words: Mapping[str, str | None], only: Sequence[str]
 ) -> list[Standing]:
     """Rows that pass every filter; a value that no row has names those that some row has."""
-    kept = list(rows)
-    for option, wanted in words.items():
-        if wanted is not None:
-            known = {word for row in rows for word in _words(row, option)}
-            _one_of(wanted, KINDS if option == "--kind" else sorted(known), option)
-            kept = [row for row in kept if wanted in _words(row, option)]
+    remaining = list(rows)
+    for option, choice in words.items():
+        if choice is not None:
+            choices = {word for row in rows for word in _words(row, option)}
+            _one_of(choice, KINDS if option == "--kind" else sorted(choices), option)
+            remaining = [row for row in remaining if choice in _words(row, option)]
     if only:
         names = [name.strip() for text in only for name in _COMMAS.split(text) if name.strip()]
-        wanted_systems = {_named(name, rows) for name in names}
-        kept = [row for row in kept if row.system in wanted_systems]
-    if rows and not kept:
-        asked = {**words, "--only": ",".join(only) or None}
-        filters = ", ".join(f"{option} {value}" for option, value in asked.items() if value)
+        wanted_systems = {_find_system(name, rows) for name in names}
+        remaining = [row for row in remaining if row.system in wanted_systems]
+    if rows and not remaining:
+        filters_by_option = {**words, "--only": ",".join(only) or None}
+        filters = ", ".join(
+            f"{option} {value}" for option, value in filters_by_option.items() if value
+        )
         raise UsageError(f"none of the {len(rows)} rows meets all filters ({filters}).")
-    return kept
+    return remaining
 
 
 def _words(row: Standing, option: str) -> set[str]:
-    """What a filter may say to keep a row."""
+    """The values of a filter that keep a row."""
     if option == "--kind":
         return {row.kind}
     if option == "--first-stage":
@@ -337,12 +381,12 @@ def _words(row: Standing, option: str) -> set[str]:
     return {unit.argument for unit, stage in stages.items() if unit.argument and stage in asking}
 
 
-def _named(text: str, rows: Sequence[Standing]) -> str:
+def _find_system(text: str, rows: Sequence[Standing]) -> str:
     """The system that a label, a system's text or a work's spelling of a model names."""
     systems = {row.system: row.system for row in rows} | {row.name: row.system for row in rows}
     spellings = [text, model_named(text) or text]
     with suppress(UsageError):
-        spellings.append(str(registered(parse(text))))
+        spellings.append(str(spell_registered(parse(text))))
     for spelling in spellings:
         if spelling in systems:
             return systems[spelling]
@@ -353,6 +397,6 @@ def _named(text: str, rows: Sequence[Standing]) -> str:
 def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:
     """The word, if it is allowed; the error offers the nearest one that is."""
     if word is not None and word not in allowed:
-        known = nearest(word, allowed) if allowed else "No row has any."
-        raise UsageError(f"{option} {word!r} is not known. {known}")
+        suggestion = nearest(word, allowed) if allowed else "No row has any."
+        raise UsageError(f"{option} {word!r} is not known. {suggestion}")
     return word

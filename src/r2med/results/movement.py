@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from r2med.errors import UsageError
+from r2med.execution.resources import Warn, log_warning
 from r2med.measure.intervals import TIE
-from r2med.results.compare import compare
-from r2med.results.lookup import find_ranking, own_tasks, stored_results
+from r2med.results.compare import compare_selection, select_systems
+from r2med.results.select import ResultSet, rank_system
 from r2med.results.store import DEFAULT_FOLDER
-from r2med.retrieve.conditions import Tell, log
-from r2med.tabular import Tabular
+from r2med.tables import Tabular
 from r2med.tasks.load import load_tasks
 from r2med.tasks.task import Task
 
 _NOT_LISTED = 1 << 30
+
+Order = Literal["contrast", "loss", "gain"]
+"""Queries with the largest difference first, those that A loses, or those that A wins."""
+_ORDERS: Mapping[Order, Callable[[float], float]] = {
+    "contrast": lambda difference: -abs(difference),
+    "loss": lambda difference: difference,
+    "gain": lambda difference: -difference,
+}
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class QueryMovement:
     score_a: float
     score_b: float
     first_a: str | None
-    """What A ranks first; None for an empty list."""
+    """The document that A ranks first; None for an empty list."""
     first_b: str | None
     positives: Mapping[str, tuple[int | None, int | None]]
     """Their ranks under A and B, the best first; None is not listed."""
@@ -43,7 +51,7 @@ class QueryMovement:
 
     @property
     def text(self) -> str:
-        """What was asked."""
+        """The text of the query."""
         return self.task.query(self.query_id)
 
 
@@ -56,7 +64,7 @@ class Movement(Tabular):
     metric: str
     queries: tuple[QueryMovement, ...]
 
-    drawn_by = "r2med.report.comparison"
+    is_drawn = True
 
     @property
     def moved(self) -> tuple[QueryMovement, ...]:
@@ -69,11 +77,11 @@ class Movement(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Every query, not only those that moved."""
-        named = ("query_id", "text", "score_a", "score_b", "difference", "first_a", "first_b")
+        fields = ("query_id", "text", "score_a", "score_b", "difference", "first_a", "first_b")
         rows = [
             {
                 "task": query.task.name,
-                **{name: getattr(query, name) for name in named},
+                **{name: getattr(query, name) for name in fields},
                 "positives": [
                     {"document_id": document, "rank_a": rank_a, "rank_b": rank_b}
                     for document, (rank_a, rank_b) in query.positives.items()
@@ -90,34 +98,46 @@ def what_moved(
     metric: str = "ndcg@10",
     results: str | Path = DEFAULT_FOLDER,
     root: str | Path | None = None,
-    tell: Tell = log,
+    order: Order = "contrast",
+    tell: Warn = log_warning,
 ) -> Movement:
     """The queries that moved between two systems; named as in `compare`.
 
-    The largest move comes first, of equal ones in the tasks' order.
+    `order` decides what comes first: the largest difference, A's largest loss, or its largest gain.
+    Equal ones are in the order of the tasks.
     """
     if len(systems) != 2:
         raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
-    compared = compare(*systems, task=task, metric=metric, results=results, root=root, tell=tell)
-    stored = stored_results(results, lambda message: None)
-    queries, tasks = [], list(compared.tasks)
-    for loaded in load_tasks(task or ",".join(tasks), root=root, own=own_tasks(results)):
-        a, b = (
-            find_ranking(str(each), stored, loaded, Path(results), lambda message: None).run
-            for each in systems
-        )
-        judged = loaded.judgements.by_query()
-        for query in compared.tasks[loaded.name]:
-            name = query.query_id
-            ranks_a, ranks_b = a.ranks_of(name), b.ranks_of(name)
+    selection = select_systems(
+        *systems, task=task, metric=metric, results=results, root=root, tell=tell
+    )
+    comparison = compare_selection(selection, metric)
+    local_tasks = ResultSet.open(results, lambda message: None).local_tasks
+    queries: list[QueryMovement] = []
+    tasks = list(comparison.tasks)
+    for loaded in load_tasks(task or ",".join(tasks), root=root, local_tasks=local_tasks):
+        run_a, run_b = (rank_system(system, loaded).run for system in selection.systems)
+        judgements = loaded.judgements.by_query()
+        for query in comparison.tasks[loaded.name]:
+            query_id = query.query_id
+            ranks_a, ranks_b = run_a.ranks_of(query_id), run_b.ranks_of(query_id)
             positives = [
-                (document, (ranks_a.get(document), ranks_b.get(document)))
-                for document, grade in judged.get(name, {}).items()
+                (document_id, (ranks_a.get(document_id), ranks_b.get(document_id)))
+                for document_id, grade in judgements.get(query_id, {}).items()
                 if grade > 0
             ]
-            positives.sort(key=lambda each: min(rank or _NOT_LISTED for rank in each[1]))
-            scores = (query.scores[0], query.scores[1])
-            firsts = (next(iter(ranks_a), None), next(iter(ranks_b), None))
-            queries.append(QueryMovement(loaded, name, *scores, *firsts, dict(positives)))
-    queries.sort(key=lambda query: (-abs(query.difference), tasks.index(query.task.name)))
-    return Movement(compared.systems[0], compared.systems[1], compared.metric, tuple(queries))
+            positives.sort(key=lambda positive: min(rank or _NOT_LISTED for rank in positive[1]))
+            queries.append(
+                QueryMovement(
+                    task=loaded,
+                    query_id=query_id,
+                    score_a=query.scores[0],
+                    score_b=query.scores[1],
+                    first_a=next(iter(ranks_a), None),
+                    first_b=next(iter(ranks_b), None),
+                    positives=dict(positives),
+                )
+            )
+    queries.sort(key=lambda query: (_ORDERS[order](query.difference), tasks.index(query.task.name)))
+    name_a, name_b = comparison.systems
+    return Movement(name_a, name_b, comparison.metric, tuple(queries))

@@ -1,4 +1,4 @@
-"""Overlap: tasks whose questions are part of what a model's authors say they trained on.
+"""Overlap: tasks whose questions are in the declared training data of a model.
 
 A task carries the names that its questions have in other collections, a registered model what its
 authors declare; where the two meet, a row is flagged, as where a stored audit of such a collection
@@ -12,42 +12,45 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from r2med.atomic import seal, unseal, write_file
-from r2med.errors import DamagedError, UsageError
-from r2med.home import slug
-from r2med.retrieve.conditions import Tell
+from r2med.errors import DamagedError, UsageError, plural
+from r2med.execution.resources import Warn
+from r2med.paths import slug
+from r2med.schema import read_values
+from r2med.storage import read_bytes, seal, unseal, write_file
 from r2med.systems.registry import parts_of
 from r2med.tasks.registry import TaskEntry
 
 AUDITS = "audit"
 _SCHEMA = 1
+#: Bytes of the largest audit that is read.
+_LARGEST_AUDIT = 256 * 1024**2
 
 
 @dataclass(frozen=True)
 class StoredAudit:
-    """What an audit of one training set said of one task."""
+    """The outcome of an audit of one training set for one task."""
 
     task: str
     hash: str
-    """Of the task's data."""
+    """Hash of the task's data."""
     training: str
     verdict: str
     reason: str
     rows: int
-    """Training rows looked at."""
+    """Training rows that were scanned."""
     created: str
-    path: Path
-    findings: Sequence[Mapping[str, Any]] = ()
-    """The strongest of every query, positive and document, strongest first, with evidence."""
+    findings: tuple[Mapping[str, Any], ...] = ()
+    """The strongest finding of every query, positive and document, strongest first."""
+    path: str = ""
+    """The file that it was read from."""
 
     def sentence(self) -> str:
-        """The outcome in words."""
-        rows = f"{self.rows:,} {'row' if self.rows == 1 else 'rows'}"
-        return f"{self.training} ({rows}): {self.verdict}; {self.reason}."
+        """The outcome in one sentence."""
+        return f"{self.training} ({plural(self.rows, 'row')}): {self.verdict}; {self.reason}."
 
 
 def write_audit(results: Path, values: Mapping[str, Any]) -> Path:
@@ -59,15 +62,14 @@ def write_audit(results: Path, values: Mapping[str, Any]) -> Path:
     return path
 
 
-def stored_audits(results: Path, tell: Tell) -> list[StoredAudit]:
+def stored_audits(results: Path, tell: Warn) -> list[StoredAudit]:
     """Every readable outcome under a results folder, newest first; a damaged one is named."""
     audits = []
     for path in sorted((results / AUDITS).glob("*/*.json")):
         try:
-            record = {**unseal(path.read_bytes(), path), "path": path}
-            names = [field.name for field in fields(StoredAudit) if field.name in record]
-            audits.append(StoredAudit(**{name: record[name] for name in names}))
-        except (DamagedError, OSError, TypeError) as problem:
+            record = unseal(read_bytes(path, limit=_LARGEST_AUDIT), path) | {"path": str(path)}
+            audits.append(read_values(StoredAudit, record, path))
+        except (DamagedError, OSError) as problem:
             tell(f"{path}: not a readable audit ({problem}). It is left out; audit again.")
     return sorted(audits, key=lambda audit: audit.created, reverse=True)
 
@@ -80,9 +82,9 @@ class Flag:
     model: str
     collection: str
     source: str
-    """Who says that the model was trained on it."""
+    """The source of the statement that the model was trained on it."""
     why: str
-    """What the task has to do with the collection."""
+    """How the task is related to the collection."""
 
     def __str__(self) -> str:
         return f"{self.model} declares {self.collection}, and {self.task} {self.why}"
@@ -91,7 +93,7 @@ class Flag:
 def flags_of(
     system: str, tasks: Sequence[TaskEntry], audits: Iterable[StoredAudit] = ()
 ) -> tuple[Flag, ...]:
-    """Where the tasks meet what the models of a system declare; none for a text of no system."""
+    """Overlaps of the tasks with the declared training data of a system's models."""
     try:
         models = [entry for _, entry in parts_of(system) if entry]
     except UsageError:
@@ -108,7 +110,11 @@ def flags_of(
         for model in models:
             for collection in model.trained_on:
                 # The collection, a part of it, or its copy by somebody.
-                theirs, ours = collection.lower(), name.lower()
-                if ours == theirs or ours.startswith(f"{theirs}/") or ours.endswith(f"/{theirs}"):
+                declared, task_name = collection.lower(), name.lower()
+                if (
+                    task_name == declared
+                    or task_name.startswith(f"{declared}/")
+                    or task_name.endswith(f"/{declared}")
+                ):
                     flags.append(Flag(task, model.name, collection, model.trained_on_source, why))
     return tuple(flags)

@@ -1,7 +1,7 @@
 """Protocols field by field: of systems, of printed figures, and which figures a result may meet.
 
 A protocol is the settings of a registry entry. A work's protocol is known where the entry has it as
-a preset; otherwise only what the work says of all its runs is, and the rest stays unknown.
+a preset; otherwise only the work's general statements are, and the rest stays unknown.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pyarrow as pa
 from r2med.errors import UsageError
 from r2med.results.published import METRIC, Printed, printed_figures
 from r2med.systems.build import read_settings
-from r2med.systems.registry import Entry, configured, entries, parts_of, registered
+from r2med.systems.registry import Entry, configure, find_entry, parts_of, spell_registered
 from r2med.systems.spec import Unit, parse, units_of
-from r2med.tabular import Tabular, table_of
+from r2med.tables import Tabular, make_table
 
 _LENGTHS = ("query_max_length", "document_max_length")
 _NOT_PINNED = "not pinned"
@@ -35,15 +35,15 @@ class ProtocolComparison(Tabular):
     """Of every field in which two of them differ the value of each, `unknown`, or, of a system
     that cannot have it, `does not apply`."""
     equal: Mapping[str, str]
-    """Fields in which those of whom it is known agree."""
+    """Fields with the same value wherever the value is known."""
     unknown: Mapping[str, tuple[str, ...]]
     """By protocol the fields of which nothing is known; only those that another one has."""
     beside: tuple[tuple[str, ...], ...] = ()
-    """For each of them the printed figures that it may be set beside."""
+    """For each of them the printed figures that it is comparable with."""
     unverified: tuple[str, ...] = ()
     """Settings of a registered model that could not be verified, after its name."""
 
-    drawn_by = "r2med.report.comparison"
+    is_drawn = True
 
     def to_arrow(self) -> pa.Table:
         """One row per field that differs, one column per protocol."""
@@ -52,7 +52,7 @@ class ProtocolComparison(Tabular):
             {"field": field, **dict(zip(self.names, values, strict=True))}
             for field, values in self.fields.items()
         ]
-        return table_of(columns, rows)
+        return make_table(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything."""
@@ -63,37 +63,37 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
     """Compare the settings of systems stage by stage, as `r2med compare --protocols` shows."""
     if len(systems) < 2:
         raise UsageError("--protocols compares two systems or more: e5 'e5[protocol=mteb]'.")
-    texts = [str(registered(parse(text))) for text in systems]
+    texts = [str(spell_registered(parse(text))) for text in systems]
     specs = [parse(text) for text in texts]
     numbered = any(len(units_of(spec)) > 1 for spec in specs)
     protocols: list[dict[str, str]] = []
     for spec in specs:
         protocols.append({})
-        for place, unit in enumerate(units_of(spec), start=1):
-            entry, prefix = configured(unit), f"{place}. " if numbered else ""
-            own = ({"name": entry.name} if numbered else {}) | _in_words(_settings(entry))
-            own |= {"depth": str(unit.depth)} if unit.depth is not None else {}
-            protocols[-1] |= {prefix + field: value for field, value in own.items()}
+        for position, unit in enumerate(units_of(spec), start=1):
+            entry, prefix = configure(unit), f"{position}. " if numbered else ""
+            settings = ({"name": entry.name} if numbered else {}) | _in_words(_settings(entry))
+            settings |= {"depth": str(unit.depth)} if unit.depth is not None else {}
+            protocols[-1] |= {prefix + field: value for field, value in settings.items()}
     beside = tuple(works_beside(text) for text in texts)
-    compared = _compared(texts, protocols, absent=ABSENT)
-    return replace(compared, beside=beside, unverified=_unverified(*texts))
+    compared = _compare(texts, protocols, absent=ABSENT)
+    return replace(compared, beside=beside, unverified=_list_unverified(*texts))
 
 
 def compare_figures(system: str) -> ProtocolComparison:
-    """How the protocols of the figures printed for one system differ, and what is unknown."""
+    """How the protocols of one system's printed figures differ, and which fields are unknown."""
     names, protocols = [], []
     for figure in printed_figures("full", METRIC).get(system, ()):
-        entry, named = _entry_of_figure(figure), entries().get(system)
+        entry, system_entry = _entry_of_figure(figure), find_entry(system)
         said = {name: value for work in figure.works for name, value in work.protocol.items()}
         fields = _in_words(_settings(entry) if entry else said)
-        if named is not None and named.fields.get("checkpoint"):
-            fields["checkpoint"] = str(named.fields["checkpoint"])
+        if system_entry is not None and system_entry.fields.get("checkpoint"):
+            fields["checkpoint"] = str(system_entry.fields["checkpoint"])
         if figure.revision or fields.get("revision") == _NOT_PINNED:
             fields["revision"] = figure.revision or UNKNOWN
         name = "; ".join(work.name for work in figure.works)
         names.append(f"{name}: {figure.variant}" if figure.variant else name)
         protocols.append(fields)
-    return replace(_compared(names, protocols), unverified=_unverified(system))
+    return replace(_compare(names, protocols), unverified=_list_unverified(system))
 
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
@@ -103,16 +103,16 @@ def printed_beside(system: str) -> tuple[Printed, ...]:
     if spec.stages or len(spec.fused) > 1 or not isinstance(unit, Unit):
         of_pipeline = figures.get(system.replace("[generations=published]", ""), ())
         return tuple(figure for figure in of_pipeline if figure.works[0].id == "r2med")
-    entry = entries().get(unit.name.lower())
+    entry = find_entry(unit.name)
     if entry is None or unit.argument is not None or unit.depth is not None:
         return ()
-    own = _settings(configured(unit))
+    settings = _settings(configure(unit))
     return tuple(
         figure
         for figure in figures.get(entry.name, ())
-        if (theirs := _entry_of_figure(figure)) is not None
+        if (figure_entry := _entry_of_figure(figure)) is not None
         # A revision names files only.
-        and {**_settings(theirs), "revision": ""} == {**own, "revision": ""}
+        and {**_settings(figure_entry), "revision": ""} == {**settings, "revision": ""}
     )
 
 
@@ -121,41 +121,45 @@ def works_beside(system: str) -> tuple[str, ...]:
     return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
 
 
-def _unverified(*systems: str) -> tuple[str, ...]:
+def _list_unverified(*systems: str) -> tuple[str, ...]:
     models = [entry for system in systems for _, entry in parts_of(system) if entry]
     notes = [f"{model.name}: {model.unverified}" for model in models if model.unverified]
     return tuple(dict.fromkeys(notes))
 
 
-def _compared(
+def _compare(
     names: Sequence[str], protocols: Sequence[Mapping[str, str]], *, absent: str = UNKNOWN
 ) -> ProtocolComparison:
     fields = dict.fromkeys(field for protocol in protocols for field in protocol)
     values = {
         field: tuple(protocol.get(field, absent) for protocol in protocols) for field in fields
     }
-    known = {field: set(row) - {UNKNOWN} for field, row in values.items()}
+    known_values = {field: set(row) - {UNKNOWN} for field, row in values.items()}
     return ProtocolComparison(
         names=tuple(names),
-        fields={field: row for field, row in values.items() if len(known[field]) > 1},
-        equal={field: next(iter(one)) for field, one in known.items() if len(one) == 1},
+        fields={field: row for field, row in values.items() if len(known_values[field]) > 1},
+        equal={
+            field: next(iter(only_value))
+            for field, only_value in known_values.items()
+            if len(only_value) == 1
+        },
         unknown={
-            name: tuple(field for field, row in values.items() if row[place] == UNKNOWN)
-            for place, name in enumerate(names)
+            name: tuple(field for field, row in values.items() if row[index] == UNKNOWN)
+            for index, name in enumerate(names)
         },
     )
 
 
 def _entry_of_figure(figure: Printed) -> Entry | None:
-    """The entry with the settings that a work used; None where they are not all known."""
-    entry = entries().get(figure.system)
+    """The entry with the settings that a work used; None if some are not known."""
+    entry = find_entry(figure.system)
     if entry is None or figure.variant:
         return None
     for work in figure.works:
         if work.id == "r2med" and entry.published_as:
             return entry
         if work.preset in entry.protocols:
-            return entry.overridden({"protocol": work.preset})
+            return entry.override({"protocol": work.preset})
     return None
 
 
@@ -169,7 +173,7 @@ def _settings(entry: Entry) -> dict[str, object]:
 
 
 def _in_words(settings: Mapping[str, object]) -> dict[str, str]:
-    def worded(name: str, value: object) -> str:
+    def describe(name: str, value: object) -> str:
         if name.endswith("max_length") and value == 0:
             return "the model's own"
         if isinstance(value, bool):
@@ -178,4 +182,4 @@ def _in_words(settings: Mapping[str, object]) -> dict[str, str]:
             return repr(value)
         return str(value) or (_NOT_PINNED if name == "revision" else "none")
 
-    return {name: worded(name, value) for name, value in settings.items()}
+    return {name: describe(name, value) for name, value in settings.items()}

@@ -3,7 +3,7 @@
 `figures.csv` has one row per system and task of R2MED; an empty cell was not published. NanoR2MED's
 figures are those of its candidate profiles, kept in the task manifest. `later.tsv` has the figures
 of other works, and `models.toml` says which system a row of it is of; rows that it does not know
-are returned as they stand, never dropped.
+are returned unchanged, never dropped.
 
 Figures of one system that agree at two decimals are one `Printed` with several works; figures that
 differ stand beside each other, in the order of `works.toml`.
@@ -20,7 +20,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, cast
 
-from r2med.settings import shipped
+from r2med.settings import read_packaged_toml
 from r2med.systems.registry import SystemKind
 from r2med.tasks.registry import find_suite
 
@@ -46,7 +46,7 @@ class Publication:
     revision: str
     table: str = ""
     date: str = ""
-    """As far as it is known: 2025-08."""
+    """Year and month if known, such as 2025-08."""
     preset: str = ""
     protocol: Mapping[str, str] = field(default_factory=dict, hash=False)
     averages: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -68,7 +68,7 @@ class Printed:
     """How many digits were printed; ours are equal when they round to the same."""
     figures: dict[str, dict[str, float]] = field(default_factory=dict, hash=False)
     origins: dict[str, str] = field(default_factory=dict, hash=False)
-    """By task where a figure stands."""
+    """Where a figure was printed, by task."""
     runs_as: tuple[str, ...] = ()
     """Further names under which the system can be run here."""
     revision: str = ""
@@ -78,8 +78,8 @@ class Printed:
 
     def values(self, metric: str) -> dict[str, float]:
         """By task of the suite the figures of one metric, as far as they were printed."""
-        own = {task: figures for task, figures in self.figures.items() if task not in CONTRAST}
-        return {task: figures[metric] for task, figures in own.items() if metric in figures}
+        in_suite = {task: figures for task, figures in self.figures.items() if task not in CONTRAST}
+        return {task: figures[metric] for task, figures in in_suite.items() if metric in figures}
 
 
 @cache
@@ -88,10 +88,10 @@ def published_systems(suite: str) -> Mapping[str, Printed]:
     systems: dict[str, Printed] = {}
     if suite == "full":
         for row in csv.DictReader(_text("figures.csv").splitlines()):
-            kind, spec = cast(SystemKind, row.pop("kind")), row.pop("system")
+            system_kind, spec = cast(SystemKind, row.pop("kind")), row.pop("system")
             task, origin = row.pop("task"), row.pop("origin")
             work = replace(works()["r2med"], revision=origin)
-            system = systems.setdefault(spec, Printed(spec, kind, (work,), decimals=5))
+            system = systems.setdefault(spec, Printed(spec, system_kind, (work,), decimals=5))
             system.figures[task] = {metric: float(value) for metric, value in row.items() if value}
             system.origins[task] = origin
     elif suite == "nano":
@@ -99,11 +99,12 @@ def published_systems(suite: str) -> Mapping[str, Printed]:
         for entry in find_suite("nano").entries:
             for profile in entry.candidates.values():
                 config = str(profile["config"])
-                spec, others = f"candidates:{config}", _NANO_RUNS_AS.get(config, ())
-                system = Printed(spec, "base", (work,), decimals=10, runs_as=others)
+                spec, other_names = f"candidates:{config}", _NANO_RUNS_AS.get(config, ())
+                system = Printed(spec, "base", (work,), decimals=10, runs_as=other_names)
                 system = systems.setdefault(spec, system)
                 system.figures[entry.name] = {
-                    ours: float(profile[theirs]) for theirs, ours in _NANO_METRICS.items()
+                    our_name: float(profile[published_name])
+                    for published_name, our_name in _NANO_METRICS.items()
                 }
                 system.origins[entry.name] = work.revision
     return MappingProxyType(systems)
@@ -120,19 +121,21 @@ def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]
 
     Figures that agree on every task are one, with the works of all.
     """
-    rows = [each for each in published_systems(suite).values() if each.values(metric)]
+    rows = [
+        published for published in published_systems(suite).values() if published.values(metric)
+    ]
     if suite == "full" and metric == METRIC:
         rows += later_rows()[0]
     grouped: dict[str, list[Printed]] = {}
     for row in rows:
-        merged, theirs = grouped.setdefault(row.system, []), row.values(metric)
-        for place, other in enumerate(merged):
-            ours = other.values(metric)
-            alike = ours.keys() == theirs.keys() and all(
-                abs(value - ours[task]) <= _EQUAL for task, value in theirs.items()
+        merged, values = grouped.setdefault(row.system, []), row.values(metric)
+        for index, candidate in enumerate(merged):
+            merged_values = candidate.values(metric)
+            alike = merged_values.keys() == values.keys() and all(
+                abs(value - merged_values[task]) <= _EQUAL for task, value in values.items()
             )
-            if alike and not row.variant and not other.variant:
-                merged[place] = replace(other, works=(*other.works, *row.works))
+            if alike and not row.variant and not candidate.variant:
+                merged[index] = replace(candidate, works=(*candidate.works, *row.works))
                 break
         else:
             merged.append(row)
@@ -145,14 +148,14 @@ def works() -> Mapping[str, Publication]:
     return MappingProxyType(
         {
             id: Publication(id, **facts)
-            for id, facts in shipped("results/figures/works.toml").items()
+            for id, facts in read_packaged_toml("results/figures/works.toml").items()
         }
     )
 
 
 @cache
 def later_rows() -> tuple[tuple[Printed, ...], tuple[str, ...]]:
-    """The rows of later.tsv, and the spellings among them that stand for no known model."""
+    """The rows of later.tsv, and the spellings among them that name no known model."""
     return read_rows(_text("later.tsv").splitlines(), _aliases())
 
 
@@ -169,11 +172,11 @@ def read_rows(
         if work is None or system is None:
             unmapped.append(f"{row['system']} ({row['source']}, {row['stage']})")
             continue
-        text, kind, variant = system
+        text, system_kind, variant = system
         cells = {task.name: row[task.name.lower()] for task in find_suite("full").entries}
         printed = Printed(
             text,
-            kind,
+            system_kind,
             (work,),
             decimals=2 + max(len(cell.partition(".")[2]) for cell in cells.values()),
             figures={task: {METRIC: float(cell) / 100} for task, cell in cells.items()},
@@ -188,9 +191,9 @@ def read_rows(
 
 def model_named(spelling: str) -> str | None:
     """The name of the model that a work, a hub or a user spells so; None for an unknown one."""
-    wanted = spelling.lower()
-    for known, (unit, _) in _aliases().items():
-        if known.lower() == wanted and ":" not in unit:
+    lowered = spelling.lower()
+    for alias, (unit, _) in _aliases().items():
+        if alias.lower() == lowered and ":" not in unit:
             return unit
     return spelling if spelling in models() else None
 
@@ -198,7 +201,9 @@ def model_named(spelling: str) -> str | None:
 @cache
 def models() -> Mapping[str, Mapping[str, Any]]:
     """What models.toml says of each model, by name."""
-    facts: dict[str, Mapping[str, Any]] = shipped("results/figures/models.toml")["models"]
+    facts: dict[str, Mapping[str, Any]] = read_packaged_toml("results/figures/models.toml")[
+        "models"
+    ]
     return MappingProxyType(facts)
 
 
@@ -224,7 +229,7 @@ def _system_of(
 @cache
 def _aliases() -> Mapping[str, tuple[str, str]]:
     """By spelling the unit of a system's text and how it was run."""
-    expanders = shipped("results/figures/models.toml")["expanders"]
+    expanders = read_packaged_toml("results/figures/models.toml")["expanders"]
     units = {spelling: (unit, "") for spelling, unit in expanders.items()}
     for model, facts in models().items():
         units |= dict.fromkeys(facts.get("names", ()), (model, ""))

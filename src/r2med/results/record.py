@@ -1,6 +1,6 @@
-"""A result: run, per-query scores and provenance; all that reports and comparisons ever read.
+"""A result: run, per-query scores and provenance, the only input of reports and comparisons.
 
-`result.json` is a documented and versioned schema: docs/results.md describes every field, and a
+`result.json` has a documented, versioned schema: docs/results.md describes every field, and a
 change of meaning raises `SCHEMA`.
 """
 
@@ -10,38 +10,47 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from r2med.atomic import seal, unseal
-from r2med.errors import DamagedError
+from r2med.algorithms import without_task_specifics
+from r2med.errors import DamagedError, plural
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.scores import Scores
 from r2med.runs import Run
 from r2med.runs.files import read_run
-from r2med.runs.run import TieOrder, ordered
-from r2med.tabular import html_table
+from r2med.runs.run import TieOrder, sort_lists
+from r2med.schema import read_values
+from r2med.storage import read_bytes, seal, unseal
+from r2med.systems.output import StageCost
+from r2med.tables import html_table
+from r2med.versions import installed_versions
 
-SCHEMA = 2
+SCHEMA = 1
 _LIBRARIES = ("r2med", "numpy", "pyarrow", "scipy")
 
 RECORD_FILE = "result.json"
 RUN_FILE = "run.parquet"
 SCORES_FILE = "scores.parquet"
-#: Characters of a key that tables show.
+#: Bytes of the largest record and table that are read.
+_LARGEST_RECORD = 64 * 1024**2
+_LARGEST_TABLE = 4 * 1024**3
+#: Characters of a result's key in tables, and of a system's key.
 _KEY_SHOWN = 8
+_SYSTEM_KEY = 32
+#: Share of a model's answers with problems above which tables and pages mark a system.
+MARKED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """What was searched, and the hash that says exactly which data it was."""
+    """The task and the hash of the data that was searched."""
 
     name: str
     suite: str | None
@@ -51,14 +60,158 @@ class TaskRecord:
     judged_queries: int
     notices: tuple[str, ...]
     differences: tuple[str, ...] = ()
-    """How the data differs from the manifest of its task."""
+    """How the data differs from the task's manifest; empty for the published data."""
     folder: str | None = None
-    """Where data of the user's own lies, seen from the results folder: FOLDER or FOLDER#SPLIT."""
+    """Folder of a local task, relative to the results folder: FOLDER or FOLDER#SPLIT."""
+
+    @property
+    def skipped_queries(self) -> int:
+        """How many queries have no judgements and are not scored."""
+        return max(0, self.queries - self.judged_queries)
+
+
+@dataclass(frozen=True)
+class TextLimits:
+    """How many tokens a model reads; None if unlimited or unknown."""
+
+    query: int | None = None
+    document: int | None = None
+    pair: int | None = None
+    """Query and document together, for a reranker."""
+
+
+@dataclass(frozen=True)
+class GenerationsRecord:
+    """Where the generations of an expander came from and the path of the stored copy."""
+
+    source: Literal["model", "file"]
+    path: str | None = None
+    """The stored generations, relative to the home folder; None if they are not in it."""
+
+
+@dataclass(frozen=True)
+class AnswerCounts:
+    """How many answers of a language model could not be used as asked for.
+
+    Every answer is counted under one problem at most. `StageRecord.answers` has the counts of one
+    stage and `Record.answers` those of the whole system, also for a reused result.
+    """
+
+    total: int
+    unread: int = 0
+    """Empty, or not in any form that could be read."""
+    refused: int = 0
+    truncated: int = 0
+    """Cut at the token limit; an expander still searches with what there is."""
+    malformed: int = 0
+    """Read in part: passages were left out, repeated or made up."""
+    fallen_back: int = 0
+    """Answers without effect: the first stage's order was kept, or the query searched alone."""
+
+    @property
+    def problems(self) -> int:
+        """The answers with any problem."""
+        return self.unread + self.refused + self.truncated + self.malformed
+
+    @property
+    def share(self) -> float:
+        """The share of answers with any problem."""
+        return self.problems / self.total if self.total else 0.0
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether enough answers have problems that tables mark the system."""
+        return self.share > MARKED_SHARE
+
+    def __str__(self) -> str:
+        """For example `36 answers of the model: 30 unread, 2 refused; 32 had no effect`."""
+        counts = [
+            f"{getattr(self, name):,} {name}"
+            for name in ("unread", "refused", "truncated", "malformed")
+            if getattr(self, name)
+        ]
+        problems = ", ".join(counts) or "no problem"
+        effect = f"; {self.fallen_back:,} had no effect" if self.fallen_back else ""
+        return f"{plural(self.total, 'answer')} of the model: {problems}{effect}"
+
+    @classmethod
+    def sum_over(cls, counts: Iterable[AnswerCounts | None]) -> AnswerCounts | None:
+        """The counts of several stages or results added up; None if none has any."""
+        present = [count for count in counts if count is not None]
+        if not present:
+            return None
+        return cls(
+            **{
+                item.name: sum(getattr(count, item.name) for count in present)
+                for item in fields(cls)
+            }
+        )
+
+
+StageType = Literal["retriever", "run", "candidates", "fusion", "expander", "reranker"]
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage of a system, and the stages whose output it takes."""
+
+    type: StageType
+    name: str
+    """Registered name, such as `bm25` or `hyde`."""
+    unit: str
+    """The stage as written in the spec, with argument and options; costs and facts use it."""
+    system: str
+    """Spec of the system that ends with this stage."""
+    depth: int
+    """Documents per query; for a reranker, how many of them it reorders."""
+    backend: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """All settings that can change a ranking."""
+    llm: str | None = None
+    limits: TextLimits = TextLimits()
+    generations: GenerationsRecord | None = None
+    answers: AnswerCounts | None = None
+    """How the answers of its language model could be used; None if it has none."""
+    trace: str | None = None
+    """What a reranking model thought and answered, relative to the home folder: JSON lines."""
+    published_as: str | None = None
+    """The published system whose protocol this stage follows."""
+    deviations: tuple[str, ...] = ()
+    """Where the protocol is known to differ from the published one."""
+    inputs: tuple[StageRecord, ...] = ()
+    """The input of a reranker, the retriever behind an expander, or the members of a fusion."""
+
+    def walk(self) -> Iterator[StageRecord]:
+        """All stages in the order of execution; this one is the last."""
+        for stage in self.inputs:
+            yield from stage.walk()
+        yield self
+
+    @property
+    def text_limits(self) -> TextLimits:
+        """Limits of the last model that read whole texts.
+
+        A fusion reads as much as the member with the highest limit. The query that follows an
+        expander is not the original one, so it has no limit here.
+        """
+        if self.type == "expander":
+            return TextLimits(document=self.inputs[0].text_limits.document)
+        if self.type != "fusion":
+            return self.limits
+        members = [stage.text_limits for stage in self.inputs]
+        queries = [limits.query for limits in members]
+        documents = [limits.document for limits in members]
+        return TextLimits(_highest_limit(queries), _highest_limit(documents))
+
+
+def _highest_limit(limits: Sequence[int | None]) -> int | None:
+    numbers = [limit for limit in limits if limit is not None]
+    return max(numbers) if numbers and len(numbers) == len(limits) else None
 
 
 @dataclass(frozen=True)
 class SystemRecord:
-    """What searched: the text that names it, and everything that decides its rankings."""
+    """The system: its spec, its stages, and everything that decides its rankings."""
 
     spec: str
     identity: Mapping[str, Any]
@@ -66,26 +219,39 @@ class SystemRecord:
     ties: str
     published_as: str | None
     deviations: tuple[str, ...]
+    stage: StageRecord
+    """The last stage; the others are its inputs."""
     label: str | None = None
-    """What tables call it; no part of its identity, so it can change."""
+    """Display name; not part of the identity, so it can change."""
+    other_specs: tuple[str, ...] = ()
+    """Other specs with the same identity under which the system was evaluated."""
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the identity without the parts that depend on the task.
+
+        Results of one system on several tasks share it.
+        """
+        content = json.dumps(without_task_specifics(self.identity), sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:_SYSTEM_KEY]
 
 
 @dataclass(frozen=True)
 class RerankRecord:
-    """The candidates of a reranker, and the best that any reranker could make of them."""
+    """The candidates of a reranker, and the best score that any order of them could have."""
 
     first: str
-    """The system whose candidates were put in order."""
+    """Spec of the system whose candidates were reranked."""
     depth: int
     tail: str
-    """Below that depth: `keep` or `drop`."""
+    """What happens to the documents below that depth: `keep` or `drop`."""
     ceiling: Mapping[str, float]
-    """Every metric as a perfect reranker of the same candidates would have it."""
+    """Every metric for a perfect reranking of the same candidates."""
 
 
 @dataclass(frozen=True)
 class SafeguardRecord:
-    """The effect of positives that were put among the candidates on purpose."""
+    """The effect of positives that were added to the candidates on purpose."""
 
     queries: int
     metrics_without: Mapping[str, float]
@@ -93,7 +259,7 @@ class SafeguardRecord:
 
 @dataclass(frozen=True)
 class Record:
-    """All of a result that is not a table."""
+    """Everything in a result except its tables."""
 
     task: TaskRecord
     system: SystemRecord
@@ -102,29 +268,40 @@ class Record:
     seconds: Mapping[str, float]
     facts: Mapping[str, Mapping[str, Any]]
     created: str
-    stages: tuple[Mapping[str, Any], ...] = ()
-    """What each piece of work cost, in order: `systems.work.StageCost` as JSON."""
+    costs: tuple[StageCost, ...] = ()
+    """What each step of the evaluation cost, in order."""
     reranking: RerankRecord | None = None
     safeguard: SafeguardRecord | None = None
     versions: Mapping[str, str] = field(default_factory=lambda: library_versions())
     machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     files: Mapping[str, str] = field(default_factory=dict)
     """sha256 of the tables, by file name."""
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """sha256 of the source of the user's own classes, by the name of the class."""
     schema: int = SCHEMA
 
     @cached_property
     def key(self) -> str:
-        """The address of the result."""
+        """Hash of the task's data and everything that decides the ranking."""
         return result_key(self.task.hash, self.system.identity, self.system.ties)
 
-    def seen(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """By part and side what a model saw: how many texts, the first, which share was cut."""
-        for part, facts in self.facts.items():
+    @property
+    def stages(self) -> tuple[StageRecord, ...]:
+        """The stages of the system in the order of execution."""
+        return tuple(self.system.stage.walk())
+
+    @property
+    def answers(self) -> AnswerCounts | None:
+        """How the answers of all language models of the system could be used; None without any."""
+        return AnswerCounts.sum_over(stage.answers for stage in self.stages)
+
+    def model_inputs(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """By stage and side (documents, queries, generated): the texts that the model read.
+
+        The facts have the number of texts, the first one, and the share that was truncated.
+        """
+        for stage, facts in self.facts.items():
             for side in ("documents", "queries", "generated"):
                 if isinstance(facts.get(side), Mapping) and "first" in facts[side]:
-                    yield part, side, facts[side]
+                    yield stage, side, facts[side]
 
     def to_json(self) -> str:
         """The text of result.json, with a checksum of its content."""
@@ -132,63 +309,148 @@ class Record:
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> Record:
-        """Read result.json back; DamagedError says what is wrong with it."""
+        """Read result.json.
+
+        Raises:
+            DamagedError: The content does not match its checksum, or a field has another type.
+
+        """
         values = unseal(text, path)
         if values.get("schema") != SCHEMA:
             raise DamagedError(
-                f"{path}: a result of schema {values.get('schema')}, expected {SCHEMA}. Another "
-                "version of r2med stored it."
+                f"{path}: schema {values.get('schema')!r}, expected {SCHEMA}. Another version of "
+                "r2med stored this result."
             )
-        parts = {"reranking": RerankRecord, "safeguard": SafeguardRecord}
-        parts = {name: kind for name, kind in parts.items() if values.get(name) is not None}
-        try:
-            for name, kind in {"task": TaskRecord, "system": SystemRecord, **parts}.items():
-                values[name] = _read(kind, values[name])
-            record: Record = _read(cls, values)
-        except (KeyError, TypeError) as problem:
-            raise DamagedError(f"{path}: not a readable result ({problem}).") from None
-        return record
+        return read_values(cls, values, path)
 
 
-def _read(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A record of what JSON says; what this version does not know is passed over."""
-    known = [each.name for each in fields(kind) if each.name in values]
-    read = {name: values[name] for name in known}
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in read.items()})
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The fields of a record that lists and leaderboards need; the index of a folder stores it."""
+
+    key: str
+    system_key: str
+    spec: str
+    label: str | None
+    other_specs: tuple[str, ...]
+    task: str
+    suite: str | None
+    data: str
+    documents: int
+    queries: int
+    judged_queries: int
+    differences: tuple[str, ...]
+    task_folder: str | None
+    created: str
+    seconds: float
+    metrics: Mapping[str, float]
+    micro: Mapping[str, float]
+    answers: AnswerCounts | None
+    size: int | None = None
+    """Bytes of the result's files; None if they were not counted."""
+
+    @classmethod
+    def of(cls, record: Record) -> Summary:
+        """The summary of a record."""
+        task, system = record.task, record.system
+        return cls(
+            key=record.key,
+            system_key=system.key,
+            spec=system.spec,
+            label=system.label,
+            other_specs=system.other_specs,
+            task=task.name,
+            suite=task.suite,
+            data=task.hash,
+            documents=task.documents,
+            queries=task.queries,
+            judged_queries=task.judged_queries,
+            differences=task.differences,
+            task_folder=task.folder,
+            created=record.created,
+            seconds=sum(record.seconds.values()),
+            metrics=record.metrics,
+            micro=record.micro,
+            answers=record.answers,
+        )
+
+
+#: The judgements that a task's data has.
+BENCHMARK = "benchmark"
+
+
+def added_judgements(results: Iterable[Result]) -> str:
+    """Name the added judgements that results were measured with; empty for the benchmark's own."""
+    names = dict.fromkeys(r.judgements for r in results if r.judgements != BENCHMARK)
+    return "; ".join(names)
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """One system on one task, as stored in `folder`."""
+    """One system on one task, as stored in `folder`; files are read when they are needed."""
 
     folder: Path
-    record: Record
+    summary: Summary
     reused: bool = False
-    """True when the result was already there and nothing was run."""
-    alias: str = ""
-    """What it is called beside a newer result of the same system's text: see `distinct_results`."""
-    held: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Tables that were read with the record; others are read and checked when first asked for."""
+    """True if the result was stored before and nothing was run."""
+    loaded: Record | None = field(default=None, repr=False)
+    """The record, if it was read already."""
+    tables: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Content of table files that were read already, by file name."""
+    judgements: str = BENCHMARK
+    """Which judgements the scores were measured with; stored results have the benchmark's own."""
+
+    @classmethod
+    def from_record(
+        cls,
+        folder: Path,
+        record: Record,
+        *,
+        reused: bool = False,
+        tables: Mapping[str, bytes] | None = None,
+    ) -> Result:
+        """A result whose record was read or just made."""
+        return cls(folder, Summary.of(record), reused, record, tables or {})
+
+    @cached_property
+    def record(self) -> Record:
+        """The content of result.json; a DamagedError names the problem."""
+        return self.loaded if self.loaded is not None else read_record(self.folder)
 
     @property
     def system(self) -> str:
-        """The text that names the system."""
-        return self.record.system.spec
+        """The system's spec."""
+        return self.summary.spec
+
+    @property
+    def system_key(self) -> str:
+        """Hash of the system's identity, shared by its results on all tasks."""
+        return self.summary.system_key
+
+    @property
+    def label(self) -> str | None:
+        """The label that this result was stored with."""
+        return self.summary.label
 
     @property
     def name(self) -> str:
-        """What tables, plots and exports call the system: its label, or its text."""
-        return self.alias or self.record.system.label or self.system
+        """The label, or the spec of a system without one."""
+        return self.summary.label or self.summary.spec
 
     @property
     def key(self) -> str:
-        """The head of its address, as `r2med results` shows it and takes it."""
-        return self.record.key[:_KEY_SHOWN]
+        """The first characters of the full key, as `r2med results` shows them."""
+        return self.summary.key[:_KEY_SHOWN]
 
     @property
     def task(self) -> str:
         """The task's name."""
-        return self.record.task.name
+        return self.summary.task
+
+    @property
+    def created(self) -> str:
+        """When the result was made, as an ISO date in UTC."""
+        return self.summary.created
 
     @property
     def root(self) -> Path:
@@ -197,18 +459,18 @@ class Result:
 
     @property
     def suite(self) -> str | None:
-        """The task's suite; None for data of the user's own."""
-        return self.record.task.suite
+        """The task's suite; None for a local task."""
+        return self.summary.suite
 
     @property
     def data(self) -> str:
-        """The hash that says exactly which data was searched."""
-        return self.record.task.hash
+        """Hash of the data that was searched."""
+        return self.summary.data
 
     @property
     def metrics(self) -> Mapping[str, float]:
         """Mean over the judged queries, by metric name."""
-        return self.record.metrics
+        return self.summary.metrics
 
     @property
     def seconds(self) -> Mapping[str, float]:
@@ -218,27 +480,41 @@ class Result:
     @cached_property
     def scores(self) -> Scores:
         """One row per judged query, one column per metric."""
-        content = pa.BufferReader(self._bytes(SCORES_FILE))
-        # A thread of Arrow's that still holds bytes of Python's aborts the process when it ends.
-        return Scores.from_arrow(pq.ParquetFile(content).read(use_threads=False))
+        content = self._table(SCORES_FILE)
+        try:
+            # Without threads: an Arrow thread that holds Python bytes at exit aborts the process.
+            file = pq.ParquetFile(pa.BufferReader(content))
+            if file.metadata.num_rows != self.record.task.judged_queries:
+                raise DamagedError(
+                    f"{self.folder / SCORES_FILE}: {file.metadata.num_rows:,} rows, expected "
+                    f"{self.record.task.judged_queries:,}."
+                )
+            return Scores.from_arrow(file.read(use_threads=False))
+        except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as problem:
+            raise DamagedError(f"{self.folder / SCORES_FILE}: not readable ({problem}).") from None
 
     @cached_property
     def run(self) -> Run:
         """The ranked lists as the system returned them."""
-        return read_run(self.folder / RUN_FILE, content=self._bytes(RUN_FILE))[0]
+        return read_run(self.folder / RUN_FILE, content=self._table(RUN_FILE))[0]
 
     @property
     def ranked(self) -> Run:
-        """The ranked lists in the order in which they were measured: a document's rank is here."""
-        return ordered(self.run, cast(TieOrder, self.record.system.ties))
+        """The ranked lists with ties in the order in which they were measured."""
+        return sort_lists(self.run, cast(TieOrder, self.record.system.ties))
 
-    def _bytes(self, name: str) -> bytes:
-        if name in self.held:
-            return self.held[name]
-        return checked_bytes(self.folder / name, self.record.files.get(name))
+    def check_tables(self) -> None:
+        """Raise DamagedError if a table does not match its checksum."""
+        for name in (RUN_FILE, SCORES_FILE):
+            self._table(name)
+
+    def _table(self, name: str) -> bytes:
+        if name in self.tables:
+            return self.tables[name]
+        return read_table(self.folder / name, self.record.files.get(name))
 
     def _repr_html_(self) -> str:
-        """For notebooks: the headline metrics, and what a reader of them must know."""
+        """For notebooks: the headline metrics and the notices of the task."""
         names = [name for name in HEADLINE if name in self.metrics]
         title = f"{self.name} on {self.task}, × 100"
         values = [f"{100 * self.metrics[name]:.2f}" for name in names]
@@ -249,30 +525,42 @@ class Result:
         return f"Result(system={self.name!r}, task={self.task!r}, ndcg@10={ndcg:.4f})"
 
 
-def checked_bytes(file: Path, expected: str | None) -> bytes:
-    """The content of a stored table; DamagedError when it is not what was written."""
+def read_record(folder: Path) -> Record:
+    """Read and check a result's record; a DamagedError names the problem."""
+    path = folder / RECORD_FILE
     try:
-        data = file.read_bytes()
+        text = read_bytes(path, limit=_LARGEST_RECORD).decode()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise DamagedError(f"{path}: not readable ({problem}).") from None
+    return Record.from_json(text, path)
+
+
+def read_table(path: Path, expected: str | None) -> bytes:
+    """The content of a stored table; DamagedError if it is not the content that was stored."""
+    try:
+        content = read_bytes(path, limit=_LARGEST_TABLE)
     except FileNotFoundError:
-        raise DamagedError(f"{file}: missing from a stored result.") from None
-    if hashlib.sha256(data).hexdigest() != expected:
-        raise DamagedError(f"{file}: its checksum differs from the one in {RECORD_FILE}.")
-    return data
+        raise DamagedError(f"{path}: missing from a stored result.") from None
+    except OSError as problem:
+        raise DamagedError(f"{path}: not readable ({problem.strerror}).") from None
+    if hashlib.sha256(content).hexdigest() != expected:
+        raise DamagedError(f"{path}: its checksum differs from the one in {RECORD_FILE}.")
+    return content
 
 
 def result_key(task_hash: str, identity: Mapping[str, object], ties: str) -> str:
-    """The address of a result: equal inputs, equal key; anything that matters changes it."""
+    """Hash of everything that decides a ranking: data, system identity and tie order."""
     content = {"schema": SCHEMA, "task": task_hash, "system": identity, "ties": ties}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of everything that could change a number."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+    """Versions of Python and the libraries that could change a number."""
+    return {"python": platform.python_version(), **installed_versions(_LIBRARIES)}
 
 
 def machine() -> dict[str, object]:
-    """What the seconds were measured on; nothing that identifies a person or host."""
+    """The machine that seconds were measured on, without anything that identifies it."""
     return {
         "system": platform.system(),
         "architecture": platform.machine(),

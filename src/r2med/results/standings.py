@@ -1,43 +1,46 @@
-"""Rows of a leaderboard: one per system, from what was printed and from what was measured here.
+"""Rows of a leaderboard: one per system, printed or measured here.
 
-A row never mixes the two. What several works print for one system is one row: figures that agree
+A row never mixes the two. Figures of several works for one system form one row: figures that agree
 at two decimals have several sources, figures that differ are `others` of the row, with a spread.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from statistics import fmean
+from typing import Literal, cast
 
 import numpy as np
 
-from r2med.errors import R2MedError, UsageError
+from r2med.errors import DamagedError, R2MedError, UsageError, plural
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
+from r2med.measure.metrics import JUDGED
 from r2med.measure.scores import Aggregates, aggregate, tie_bounds
-from r2med.measure.significance import SIGNIFICANT, draws_for, holm, letters, pairwise_p
+from r2med.measure.significance import draws_for, holm, is_significant, letters, pairwise_p
 from r2med.results.cost import Cost, cost_of
-from r2med.results.lookup import other_data, own_tasks
 from r2med.results.overlap import Flag, StoredAudit, flags_of
 from r2med.results.protocols import works_beside
 from r2med.results.published import (
     METRIC,
+    Printed,
     Publication,
     is_micro,
     models,
     printed_figures,
     published_systems,
 )
-from r2med.results.record import Result
+from r2med.results.published_data import NOT_PUBLISHED, describe_other_data, has_published_data
+from r2med.results.record import AnswerCounts, Result
+from r2med.results.select import ResultSet, StoredSystem, Version, group_systems
 from r2med.runs.run import TieOrder
 from r2med.systems.registry import SystemKind, entries, first_stage, kind_of
 from r2med.systems.spec import Unit, parse
 from r2med.tasks.load import load_task
-from r2med.tasks.registry import Suite, TaskEntry
+from r2med.tasks.registry import Suite, TaskEntry, in_suite_order
 from r2med.tasks.task import Judgements
 
 Bounds = tuple[float, float]
@@ -49,7 +52,7 @@ ORIGINS = {
 }
 #: Works of R2MED's and NanoR2MED's authors.
 _OWN_WORKS = ("r2med", "page", "nano")
-#: Classes of rerankers by their engine, for those of which models.toml says nothing.
+#: Classes of rerankers by their backend, for those of which models.toml says nothing.
 _CLASSES: Mapping[str, str] = {
     "cross-encoder": "classical",
     "yes-no": "classical",
@@ -79,7 +82,7 @@ class Standing:
     kind: SystemKind
     origin: Literal["published", "later", "measured"]
     source: str
-    """Where a printed figure stands; where a measured result is stored."""
+    """The work and table of a printed figure, or the folder of a measured result."""
     values: Mapping[str, float]
     aggregates: Aggregates
     mean: float | None
@@ -90,11 +93,11 @@ class Standing:
     variant: str = ""
     """How the model was run, where a work reports it in more than one way."""
     first_stage: str = ""
-    """What an expansion or a reranker stands on."""
+    """Spec of the system without its expander or last reranker."""
     depth: int | None = None
     """How many documents a reranker puts in order."""
     date: str = ""
-    """Of the first source, or of the newest measured result; empty where it is unknown."""
+    """Of the first source, or of the newest measured result; empty if unknown."""
     spread: Spread | None = None
     """None where all works agree."""
     others: tuple[Standing, ...] = ()
@@ -102,37 +105,47 @@ class Standing:
     flags: tuple[Flag, ...] = ()
     """Tasks that overlap with declared training data."""
     clean: float | None = None
-    """The mean without flagged tasks, where there are any."""
+    """The mean without flagged tasks; None if no task is flagged."""
     interval: Interval | None = None
     ties: Bounds | None = None
     """The mean with every tie resolved against the system, and for it."""
     letters: str = ""
-    """Rows that share a letter could not be separated; empty where no test was made."""
+    """Rows that share a letter do not differ significantly; empty where no test was made."""
+    tests: int = 0
+    """How many pairs of rows the correction behind the letters covers."""
+    judged: float | None = None
+    """Mean Judged@10 of a measured row over its tasks."""
+    skipped: int = 0
+    """Queries of a measured row's tasks that have no judgements."""
     gain: float | None = None
     gain_over: str = ""
     marks: tuple[str, ...] = ()
+    is_published_data: bool = True
+    """False if a measured row has other data than the published one; it has no rank then."""
     beside: tuple[str, ...] = ()
-    """Of a measured row the works whose figures have the same protocol, as far as it is known."""
+    """Works whose figures have the same known protocol as a measured row."""
     cost: Cost | None = None
+    answers: AnswerCounts | None = None
+    """How the answers of a measured row's language models could be used; None without any."""
     label: str | None = None
     results: Mapping[str, Result] = field(default_factory=dict, repr=False)
     """Of a measured row its newest result on each task."""
 
     @property
     def name(self) -> str:
-        """What tables and plots call the system: its label, or its text."""
+        """Display name: the label, or the spec."""
         return self.label or self.system
 
     @property
     def group(self) -> str:
-        """What a gain is counted under: expansion, or the class of the reranker."""
+        """Group of a gain: expansion, or the class of the reranker."""
         if self.kind != "reranker":
             return self.kind
         last = parse(self.system).stages[-1]
         name = last.name if isinstance(last, Unit) else ""
         entry = entries().get(name)
-        by_engine = _CLASSES.get(entry.engine if entry else "", "reranker")
-        return str(models().get(name, {}).get("reranker", by_engine))
+        by_backend = _CLASSES.get(entry.backend if entry else "", "reranker")
+        return str(models().get(name, {}).get("reranker", by_backend))
 
     def columns(self, metric: str) -> list[Column]:
         """Scores of a measured row's queries, one column per task, in the order of the tasks."""
@@ -150,164 +163,210 @@ class Frame:
     tasks: tuple[TaskEntry, ...]
     audits: tuple[StoredAudit, ...] = ()
 
-    def printed(self) -> tuple[list[Standing], list[str]]:
+    def make_printed_rows(self) -> tuple[list[Standing], list[str]]:
         """The rows of all works, and a note on published systems without this metric."""
         rows = []
         for figures in printed_figures(self.suite.name, self.metric).values():
-            first, *others = (
-                self._standing(
-                    each.system,
-                    each.kind,
-                    each.values(self.metric),
-                    source="; ".join(map(str, each.works)),
-                    origin="published" if each.works[0].id in _OWN_WORKS else "later",
-                    sources=each.works,
-                    variant=each.variant,
-                    date=each.works[0].date,
-                )
-                for each in figures
-            )
+            first, *others = map(self._make_printed_row, figures)
             means = [row.mean for row in (first, *others) if row.mean is not None]
             spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
             rows.append(replace(first, others=tuple(others), spread=spread))
-        known = published_systems(self.suite.name)
-        without = len(known.keys() - {row.system for row in rows})
-        note = f"{without} of {len(known)} published systems have no figure for {self.metric}"
+        systems = published_systems(self.suite.name)
+        without = len(systems.keys() - {row.system for row in rows})
+        note = f"{without} of {len(systems)} published systems have no figure for {self.metric}"
         only = f"; later works report {METRIC} only" if self.suite.name == "full" else ""
         return rows, [f"{note}{only}."] if without else []
 
-    def measured(self, results: Sequence[Result]) -> tuple[list[Standing], list[str]]:
-        """The rows of measured systems, and notes on results (newest first) that are not shown."""
-        chosen: dict[tuple[str, str], dict[str, Result]] = {}
-        usual: dict[str, str] = {}  # the newest data that conforms to its manifest, if it has one
-        older: Counter[str] = Counter()
-        tasks = [task.name for task in self.tasks]
-        for result in (each for each in results if each.task in tasks):
-            by_task = chosen.setdefault((result.system, result.alias), {})
-            older[result.system] += result.task in by_task
-            by_task.setdefault(result.task, result)
-            if result.suite is None or other_data(result) is None:
-                usual.setdefault(result.task, result.data)
-        rows, notes = [], []
-        for by_task in chosen.values():
-            own = {task: by_task[task] for task in tasks if task in by_task}
-            try:
-                rows.append(self._measured(own, usual))
-            except UsageError:
-                first = next(iter(own.values()))
-                notes.append(f"{first.folder}: {first.system!r} is no system's text; not shown.")
-        holders = Counter(row.label for row in rows if row.label)
-        for place, row in enumerate(rows):
-            if row.label and holders[row.label] > 1:
-                rows[place] = replace(row, label=f"{row.label}: {row.system}")
-        return rows, notes + [
-            f"{system}: older results of other data or settings are not shown ({count})."
-            for system, count in older.items()
-            if count
-        ]
+    def make_measured_rows(
+        self, results: Sequence[Result], *, all_versions: bool
+    ) -> tuple[list[Standing], list[str]]:
+        """The rows of measured systems, and notes on results (newest first) that are not shown.
 
-    def _measured(self, own: Mapping[str, Result], usual: Mapping[str, str]) -> Standing:
-        """The row of one system's results by task, marked where their data is not the suite's."""
-        first = next(iter(own.values()))
-        values = {
-            task: value
-            for task, result in own.items()
-            if (value := measured_value(result, self.metric)) is not None
-        }
-        marks: dict[str, None] = {}
-        for task, result in own.items():
-            if mark := other_data(result) if result.suite else None:
-                marks[mark] = None
-            elif result.data != usual[task]:
-                marks[f"ran on other data of {task} than the newest measured row"] = None
-        labels = (each.name for each in own.values() if each.name != each.system)
-        comparable = self.suite.name == "full" and self.metric == METRIC
-        return self._standing(
-            first.system,
-            kind_of(parse(first.system)),
-            values,
-            source=str(first.root),
-            origin="measured",
-            marks=tuple(marks),
-            cost=cost_of(own.values()),
-            date=max(result.record.created for result in own.values())[:10],
-            beside=works_beside(first.system) if comparable else (),
-            label=next(labels, None),
-            results=own,
+        A system has one row: its newest version with all tasks, or the one with the most tasks.
+        A newer version with fewer tasks has a separate row; older versions are not shown unless
+        `all_versions`.
+        """
+        tasks = [task.name for task in self.tasks]
+        on_tasks = [result for result in results if result.task in tasks]
+        newest_data: dict[str, str] = {}
+        for result in on_tasks:
+            if result.suite is None or has_published_data(result):
+                newest_data.setdefault(result.task, result.data)
+        rows, notes = [], []
+        for system in group_systems(on_tasks, tasks):
+            try:
+                rows.append(self._make_measured_row(system.name, system.chosen, newest_data))
+                for version in system.newer:
+                    name = system.name_version(version)
+                    row = self._make_measured_row(name, version, newest_data)
+                    rows.append(replace(row, marks=(*row.marks, _describe_newer(system, version))))
+                for version in system.older if all_versions else ():
+                    name = system.name_version(version)
+                    rows.append(self._make_measured_row(name, version, newest_data))
+            except UsageError:
+                folder = system.chosen.results[0].folder
+                notes.append(f"{folder}: {system.spec!r} is not a valid system spec; not shown.")
+                continue
+            hidden = 0 if all_versions else sum(len(older.results) for older in system.older)
+            shown_tasks = {task for task in tasks if task in system.chosen.tasks}
+            hidden += len(system.chosen.results) - len(shown_tasks)
+            if hidden:
+                notes.append(
+                    f"{system.name}: {plural(hidden, 'older result')} of other data or settings "
+                    "not shown."
+                )
+        return rows, notes
+
+    def _make_printed_row(self, figures: Printed) -> Standing:
+        basis = self._describe(figures.system, figures.kind, figures.values(self.metric), {})
+        return Standing(
+            system=figures.system,
+            kind=figures.kind,
+            origin="published" if figures.works[0].id in _OWN_WORKS else "later",
+            source="; ".join(map(str, figures.works)),
+            values=basis.values,
+            aggregates=basis.aggregates,
+            mean=basis.mean,
+            sources=figures.works,
+            variant=figures.variant,
+            first_stage=basis.first_stage,
+            depth=basis.depth,
+            date=figures.works[0].date,
+            flags=basis.flags,
+            clean=basis.clean,
         )
 
-    def _standing(
-        self, system: str, kind: SystemKind, values: Mapping[str, float], **more: Any
+    def _make_measured_row(
+        self, name: str, version: Version, newest_data: Mapping[str, str]
     ) -> Standing:
-        """A row with its means; `more` are further fields of it."""
+        """The row of one version, marked where its data is not that of the suite."""
+        chosen = {task.name: version.result(task.name) for task in self.tasks}
+        results = {task: result for task, result in chosen.items() if result is not None}
+        measured = {task: measured_value(result, self.metric) for task, result in results.items()}
+        values = {task: value for task, value in measured.items() if value is not None}
+        marks: dict[str, None] = {}
+        is_published = True
+        for task, result in results.items():
+            if result.suite is not None and (difference := describe_other_data(result)):
+                marks[f"{task} {NOT_PUBLISHED}: no rank. {difference}"] = None
+                is_published = False
+            elif result.data != newest_data[task]:
+                marks[f"ran on other data of {task} than the newest measured row"] = None
+        kind = kind_of(parse(version.spec))
+        basis = self._describe(version.spec, kind, values, results)
+        is_comparable = self.suite.name == "full" and self.metric == METRIC and is_published
+        summaries = [result.summary for result in results.values()]
+        return Standing(
+            system=version.spec,
+            kind=kind,
+            origin="measured",
+            source=str(version.results[0].root),
+            values=basis.values,
+            aggregates=basis.aggregates,
+            mean=basis.mean,
+            first_stage=basis.first_stage,
+            depth=basis.depth,
+            date=max(summary.created for summary in summaries)[:10],
+            flags=basis.flags,
+            clean=basis.clean,
+            answers=AnswerCounts.sum_over(summary.answers for summary in summaries),
+            judged=_mean_judged(results.values()),
+            skipped=sum(max(0, item.queries - item.judged_queries) for item in summaries),
+            marks=tuple(marks),
+            is_published_data=is_published,
+            beside=works_beside(version.spec) if is_comparable else (),
+            label=name if name != version.spec else None,
+            results=results,
+        )
+
+    def _describe(
+        self,
+        system: str,
+        kind: SystemKind,
+        values: Mapping[str, float],
+        results: Mapping[str, Result],
+    ) -> _Basis:
+        """What printed and measured rows have in common."""
         flags = flags_of(system, self.tasks, self.audits)
         flagged = {flag.task for flag in flags}
-        left = replace(self, tasks=tuple(each for each in self.tasks if each.name not in flagged))
-        last = parse(system).stages[-1] if kind == "reranker" else None
-        results = more.get("results")
-        return Standing(
-            system=system,
-            kind=kind,
+        clean_tasks = tuple(task for task in self.tasks if task.name not in flagged)
+        clean = None
+        if flags and clean_tasks:
+            clean = replace(self, tasks=clean_tasks)._mean(values, results)
+        spec = parse(system)
+        last = spec.stages[-1] if kind == "reranker" else None
+        aggregates = self._aggregates(values, results)
+        return _Basis(
             values={task.name: values[task.name] for task in self.tasks if task.name in values},
-            aggregates=self._aggregates(values, results),
-            mean=self._mean(values, results),
-            first_stage=str(first_stage(parse(system), kind) or "") if kind != "base" else "",
+            aggregates=aggregates,
+            mean=self._ranking_mean(aggregates),
+            first_stage=str(first_stage(spec, kind) or "") if kind != "base" else "",
             depth=last.depth if isinstance(last, Unit) else None,
             flags=flags,
-            clean=left._mean(values, results) if flags and left.tasks else None,
-            **more,
+            clean=clean,
         )
 
     def _aggregates(
         self, values: Mapping[str, float], results: Mapping[str, Result] | None = None
     ) -> Aggregates:
-        """Means of values by task; where there are results, these say how many queries count."""
-        asked = {task.name: task.counts.get("queries", 1) for task in self.tasks}
-        asked |= {name: own.record.task.judged_queries for name, own in (results or {}).items()}
+        """Means of values by task; results tell the number of judged queries."""
+        query_counts = {task.name: task.counts.get("queries", 1) for task in self.tasks}
+        query_counts |= {
+            name: result.summary.judged_queries for name, result in (results or {}).items()
+        }
         positives = {task.name: task.counts.get("judgements", 1) for task in self.tasks}
         families = {task.name: task.family for task in self.tasks}
-        weights = positives if is_micro(self.suite.name, self.metric) else asked
+        weights = positives if is_micro(self.suite.name, self.metric) else query_counts
         means = aggregate(values, weights, families)
-        return replace(means, queries=sum(asked[task] for task in families if task in values))
+        return replace(
+            means, queries=sum(query_counts[task] for task in families if task in values)
+        )
 
     def _mean(
         self, values: Mapping[str, float], results: Mapping[str, Result] | None = None
     ) -> float | None:
-        means = self._aggregates(values, results)
-        return means.task_mean if self.averaging == "task" else means.weighted_mean
+        return self._ranking_mean(self._aggregates(values, results))
 
-    def with_doubt(self, row: Standing, ties: bool, root: str | Path | None) -> Standing:
-        """A measured row with its interval, which micro recall has not, and if asked tie bounds.
+    def _ranking_mean(self, aggregates: Aggregates) -> float | None:
+        return aggregates.task_mean if self.averaging == "task" else aggregates.weighted_mean
 
-        Bounds are the means by worst and best order; None where a task's judgements are not here.
+    def add_details(self, row: Standing, ties: bool, root: str | Path | None) -> Standing:
+        """A measured row with cost and interval, and with bounds by the order of ties if asked.
+
+        Micro recall has no interval. Bounds are None where a task's judgements are not here.
         """
-        if row.mean is None or row.origin != "measured":
+        if row.origin != "measured":
             return row
-        if not is_micro(self.suite.name, self.metric):
-            interval = pooled_interval(row.columns(self.metric), by=self.averaging)
-            row = replace(row, interval=interval)
-        if not ties:
+        try:
+            row = replace(row, cost=cost_of(row.results.values()))
+            if row.mean is not None and not is_micro(self.suite.name, self.metric):
+                interval = pooled_interval(row.columns(self.metric), by=self.averaging)
+                row = replace(row, interval=interval)
+        except DamagedError as problem:
+            return replace(row, marks=(*row.marks, f"{problem} No interval and no test"))
+        if not ties or row.mean is None:
             return row
         worst, best = dict[str, float](), dict[str, float]()
         for name, result in row.results.items():
             with suppress(R2MedError):
-                task = load_task(own_tasks([result]).get(name, name), root=root)
+                local_tasks = ResultSet((result,), "").local_tasks
+                task = load_task(local_tasks.get(name, name), root=root)
                 if task.hash == result.data:
                     worst[name], best[name] = tie_range(result, task.judgements, self.metric)
         low, high = (self._mean(values, row.results) for values in (worst, best))
         return row if low is None or high is None else replace(row, ties=(low, high))
 
     def on_fewer_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
-        """A measured row that lacks tasks, marked with where it stands on those it has."""
+        """A measured row that lacks tasks, marked with its rank on the tasks it has."""
         if row.origin != "measured" or row.aggregates.tasks == len(self.tasks):
             return row
-        own = replace(self, tasks=tuple(task for task in self.tasks if task.name in row.values))
+        frame = replace(self, tasks=tuple(task for task in self.tasks if task.name in row.values))
         few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
-        others = [own._mean(other.values) for other in rows if other is not row]
-        means = [mean for mean in others if mean is not None]
-        mean = own._mean(row.values)
-        if mean is not None and means:
-            place = 1 + sum(other > mean for other in means)
+        other_means = [frame._mean(other_row.values) for other_row in rows if other_row is not row]
+        means = [mean for mean in other_means if mean is not None]
+        mean = frame._mean(row.values)
+        if mean is not None and means and row.is_published_data:
+            place = 1 + sum(other_row > mean for other_row in means)
             few += (
                 f"; on these alone {100 * mean:.2f}, rank {place} of {len(means) + 1} "
                 f"(--task {','.join(row.values)})"
@@ -315,10 +374,38 @@ class Frame:
         return replace(row, marks=(*row.marks, few))
 
 
+@dataclass(frozen=True)
+class _Basis:
+    """The fields that printed and measured rows compute alike."""
+
+    values: Mapping[str, float]
+    aggregates: Aggregates
+    mean: float | None
+    first_stage: str
+    depth: int | None
+    flags: tuple[Flag, ...]
+    clean: float | None
+
+
+def _describe_newer(system: StoredSystem, version: Version) -> str:
+    tasks = ", ".join(in_suite_order(sorted(version.tasks)))
+    return (
+        f"a newer version of {system.name}, measured on {tasks} only; its results are never "
+        f"averaged with those of {system.chosen.created[:16]}"
+    )
+
+
+def _mean_judged(results: Iterable[Result]) -> float | None:
+    """The mean Judged@10 over the tasks; None where a result does not have it."""
+    shares = [result.metrics.get(JUDGED) for result in results]
+    measured = [share for share in shares if share is not None]
+    return fmean(measured) if measured and len(measured) == len(shares) else None
+
+
 def measured_value(result: Result, metric: str) -> float | None:
     """The figure that compares with a published one: NanoR2MED's recall is micro recall."""
     if is_micro(result.suite, metric):
-        return result.record.micro.get(metric)
+        return result.summary.micro.get(metric)
     return result.metrics.get(metric)
 
 
@@ -342,14 +429,18 @@ def with_gains(rows: Sequence[Standing]) -> list[Standing]:
     measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
 
     def gaining(row: Standing) -> Standing:
-        below, own = printed.get(row.first_stage), measured.get(row.first_stage)
+        below, measured_row = printed.get(row.first_stage), measured.get(row.first_stage)
         figures = (below, *below.others) if below else ()
         marks, of = row.marks, ""
         if row.origin != "measured":
             works = {work.id for work in row.sources}
-            figures = tuple(each for each in figures if works & {work.id for work in each.sources})
-        elif own and own.mean is not None and own.marks == row.marks:
-            figures = (own,)
+            figures = tuple(
+                printed_row
+                for printed_row in figures
+                if works & {work.id for work in printed_row.sources}
+            )
+        elif measured_row and measured_row.mean is not None and measured_row.marks == row.marks:
+            figures = (measured_row,)
         else:
             published = below and below.origin == "published" and not row.marks
             figures, of = figures[: bool(published)], " (published)"
@@ -363,41 +454,49 @@ def with_gains(rows: Sequence[Standing]) -> list[Standing]:
     return [replace(gaining(row), others=tuple(map(gaining, row.others))) for row in rows]
 
 
-def ranked(rows: Sequence[Standing]) -> list[Standing]:
-    """Best first; equal means share a rank; rows without a mean come last, unranked."""
-    full = sorted((row for row in rows if row.mean is not None), key=lambda row: -(row.mean or 0))
-    placed: list[Standing] = []
-    for place, row in enumerate(full, start=1):
-        tied = placed and placed[-1].mean == row.mean
-        placed.append(replace(row, rank=placed[-1].rank if tied else place))
-    return [*placed, *(row for row in rows if row.mean is None)]
+def rank_rows(rows: Sequence[Standing]) -> list[Standing]:
+    """Rows with ranks, best first; equal means share a rank.
+
+    Rows without a mean or on other than the published data come last and have no rank.
+    """
+    complete = [row for row in rows if row.mean is not None and row.is_published_data]
+    ranked: list[Standing] = []
+    for position, row in enumerate(sorted(complete, key=lambda row: -(row.mean or 0)), start=1):
+        is_tied = ranked and ranked[-1].mean == row.mean
+        ranked.append(replace(row, rank=ranked[-1].rank if is_tied else position))
+    unranked = [row for row in rows if row.mean is None or not row.is_published_data]
+    return [*ranked, *sorted(unranked, key=lambda row: -(row.mean or 0))]
 
 
-def separated(rows: Sequence[Standing], metric: str, averaging: Averaging) -> list[Standing]:
-    """Rows (best first) with letters: two share one exactly when no test separates them.
+def assign_letters(rows: Sequence[Standing], metric: str, averaging: Averaging) -> list[Standing]:
+    """Rows (best first) with letters: two share one unless they differ significantly.
 
     Every pair on one form of the data is tested, with Holm's correction over all pairs; of several
     forms the one that conforms to the manifest counts, or that most systems share. Rows on other
     data have no letter.
     """
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for place, row in enumerate(rows):
+    for row_index, row in enumerate(rows):
         if row.interval is not None:
             data = tuple((task, result.data) for task, result in row.results.items())
-            groups.setdefault(data, []).append(place)
+            groups.setdefault(data, []).append(row_index)
 
     def weight(group: Sequence[int]) -> tuple[bool, int]:
         results = rows[group[0]].results.values()
-        return all(other_data(result) is None for result in results), len(group)
+        return all(has_published_data(result) for result in results), len(group)
 
     tested = max(groups.values(), key=weight, default=[])
     if len(tested) < 2:
         return list(rows)
-    columns = [rows[place].columns(metric) for place in tested]
+    columns = [rows[row_index].columns(metric) for row_index in tested]
     tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
     upper = np.triu_indices(len(tested), 1)
     p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
     different = np.zeros((len(tested), len(tested)), dtype=bool)
-    different[upper] = np.array(holm(list(p_values[upper]))) < SIGNIFICANT
+    different[upper] = [is_significant(p) for p in holm(list(p_values[upper]))]
     names = dict(zip(tested, letters(different | different.T), strict=True))
-    return [replace(row, letters=names.get(place, "")) for place, row in enumerate(rows)]
+    tests = len(upper[0])
+    return [
+        replace(row, letters=names[index], tests=tests) if index in names else row
+        for index, row in enumerate(rows)
+    ]

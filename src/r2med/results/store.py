@@ -1,86 +1,115 @@
-"""The results folder: one folder per result, written whole or not at all, checked when read."""
+"""The results folder: one folder per result, written atomically and checked when read."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import shutil
+import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from r2med.atomic import atomic_folder, read_folder, sweep, write_file
-from r2med.errors import DamagedError
-from r2med.home import slug
 from r2med.measure.scores import Scores
+from r2med.paths import slug
 from r2med.results.record import (
     RECORD_FILE,
     RUN_FILE,
     SCORES_FILE,
     Record,
     Result,
-    checked_bytes,
+    Summary,
+    read_record,
 )
 from r2med.runs import Run
+from r2med.storage import atomic_folder, lock, read_folder, remove_folder, sweep
 
 DEFAULT_FOLDER = Path("r2med-results")
-#: Where results on data of the user's own are, in place of a suite.
+#: Folder of results on local tasks, which have no suite.
 LOCAL = "local"
-#: Characters of a key in a folder's name; 128 bits, so two results never share a folder.
+#: Characters of a key in a folder's name: 128 bits, so two results never share a folder.
 _KEY = 32
 
 
 class Store:
-    """Results under one root, addressed by what they are results of."""
+    """Results under one root folder: ROOT/SUITE/TASK/SYSTEM-KEY."""
 
     def __init__(self, root: str | Path = DEFAULT_FOLDER) -> None:
         self.root = Path(root)
 
-    def place(self, task: str, suite: str | None, system: str, key: str) -> Path:
-        """Where a result lives: readable names for people, the key for identity."""
-        return self._task_folder(task, suite) / f"{slug(system)}-{key[:_KEY]}"
+    def folder(self, task: str, suite: str | None, spec: str, key: str) -> Path:
+        """The folder of a result: the one that is stored with this key, or the one to create."""
+        task_folder = self._task_folder(task, suite)
+        new_folder = task_folder / f"{slug(spec)}-{key[:_KEY]}"
+        if new_folder.exists():
+            return new_folder
+        try:
+            names = os.listdir(task_folder)  # noqa: PTH208 - several times faster than iterdir
+        except OSError:
+            return new_folder
+        stored = [name for name in names if name.endswith(f"-{key[:_KEY]}") and name[0] != "."]
+        return task_folder / min(stored) if stored else new_folder
 
     def write(self, record: Record, run: Run, scores: Scores) -> Result:
-        """Store a result in one step, with checksums of its tables; it replaces an equal one."""
+        """Store a result atomically, with checksums of its tables; replaces one of the same key."""
         task, system = record.task, record.system
-        folder = self.place(task.name, task.suite, system.spec, record.key)
+        folder = self.folder(task.name, task.suite, system.spec, record.key)
         with atomic_folder(folder) as draft:
             run.to_parquet(draft / RUN_FILE)
             pq.write_table(scores.to_arrow(), draft / SCORES_FILE)
             tables = {name: (draft / name).read_bytes() for name in (RUN_FILE, SCORES_FILE)}
-            sums = {name: hashlib.sha256(data).hexdigest() for name, data in tables.items()}
-            record = replace(record, files=sums)
+            checksums = {
+                name: hashlib.sha256(content).hexdigest() for name, content in tables.items()
+            }
+            record = replace(record, files=checksums)
             (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")
-        return Result(folder, record, held={SCORES_FILE: tables[SCORES_FILE]})
+        return Result.from_record(folder, record, tables={SCORES_FILE: tables[SCORES_FILE]})
 
-    def relabel(self, result: Result, label: str) -> Result:
-        """The same result under another label; nothing else of it is written again."""
-        record = replace(result.record, system=replace(result.record.system, label=label))
-        write_file(result.folder / RECORD_FILE, record.to_json())
-        return replace(result, record=record)
+    def update_names(
+        self, result: Result, *, label: str | None = None, spec: str | None = None
+    ) -> Result:
+        """Give a stored result a label, or another spec of the same identity.
+
+        The folder is replaced as a whole, so that the time of the folder around it changes.
+        """
+        with self.lock(result):
+            system = read_record(result.folder).system
+            specs = {*system.other_specs, *([spec] if spec else [])} - {system.spec}
+            system = replace(system, label=label or system.label, other_specs=tuple(sorted(specs)))
+            record = replace(result.record, system=system)
+            with atomic_folder(result.folder, keep=lambda name: name != RECORD_FILE) as draft:
+                (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")
+        return replace(result, loaded=record, summary=Summary.of(record))
+
+    def lock(self, result: Result) -> AbstractContextManager[None]:
+        """Wait until no other process updates this result, then hold it."""
+        return self.lock_folder(result.folder)
+
+    def lock_folder(self, folder: Path) -> AbstractContextManager[None]:
+        """Wait until no other process updates the result in a folder, then hold it."""
+        return lock(folder.with_name(f".{folder.name}.updating"))
 
     def delete(self, result: Result) -> None:
-        """Remove one result in one step; folders that it leaves empty go with it."""
-        gone = result.folder.with_name(f".{result.folder.name}.deleted")
-        result.folder.rename(gone)
-        shutil.rmtree(gone)
-        for folder in (result.folder.parent, result.folder.parent.parent):
+        """Remove one result in one step, and the folders around it if they become empty."""
+        task_folder = result.folder.parent
+        sweep(task_folder)
+        remove_folder(result.folder)
+        for folder in (task_folder, task_folder.parent):
             if folder != self.root and not any(folder.iterdir()):
                 folder.rmdir()
 
     def folders(self, suite: str | None = None) -> Iterator[Path]:
-        """Every folder that holds, or claims to hold, a result; with `suite` those of one."""
+        """The folders that contain a record, sorted; with `suite`, those of one suite."""
         if self.root.is_file():
             raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(self.root))
-        folders = [
-            path.parent for path in sorted(self.root.glob(f"{suite or '*'}/*/*/{RECORD_FILE}"))
-        ]
-        return (folder for folder in folders if not folder.name.startswith("."))
+        for path in sorted(self.root.glob(f"{suite or '*'}/*/*/{RECORD_FILE}")):
+            if not path.parent.name.startswith("."):
+                yield path.parent
 
     def sweep(self, task: str, suite: str | None) -> None:
-        """Remove what killed writers of a task's results left behind."""
+        """Remove unfinished files of processes that were killed while they wrote."""
         sweep(self._task_folder(task, suite))
 
     def _task_folder(self, task: str, suite: str | None) -> Path:
@@ -88,20 +117,15 @@ class Store:
 
 
 def read_result(folder: Path) -> Result:
-    """A stored result, whole even while it is being replaced; DamagedError says what is wrong.
+    """Read a stored result and check its tables; consistent even while it is being replaced.
 
-    The record and the scores stay in memory; the run is checked, and read when asked for.
+    Raises:
+        DamagedError: The record or a table cannot be read or does not match its checksum.
     """
-    return read_folder(folder, _read)
+    return read_folder(folder, _read_checked)
 
 
-def _read(folder: Path) -> Result:
-    path = folder / RECORD_FILE
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise DamagedError(f"{path}: not a readable result ({problem}).") from None
-    record = Record.from_json(text, path)
-    checked_bytes(folder / RUN_FILE, record.files.get(RUN_FILE))
-    scores = checked_bytes(folder / SCORES_FILE, record.files.get(SCORES_FILE))
-    return Result(folder, record, reused=True, held={SCORES_FILE: scores})
+def _read_checked(folder: Path) -> Result:
+    result = Result.from_record(folder, read_record(folder), reused=True)
+    result.check_tables()
+    return result

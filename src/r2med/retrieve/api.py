@@ -17,15 +17,16 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.algorithms import versions
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.models.vectors import Storage
+from r2med.execution.resources import Resources
+from r2med.models.embedding_cache import Storage
+from r2med.models.encoding import SIDES, Encoder, Form, Inputs, Side, TextInputs
 from r2med.remote.budget import Budget, Estimate, Price, Tokens, most_tokens_of, tokens_of
-from r2med.remote.requests import Failure, Job, Session, used
+from r2med.remote.requests import Failure, Job, RequestTimes, Session, reported_tokens
 from r2med.remote.server import Server, find_server
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoder, Form, Inputs, Side, TextInputs
-from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, worded
-from r2med.settings import setting
+from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, word_instruction
+from r2med.settings import read_packaged_toml, setting
 from r2med.tasks.task import Task
 
 Rows = NDArray[np.int64]
@@ -48,10 +49,11 @@ _SPARE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class ApiSettings:
-    """The settings of an entry of the api engine; api.toml documents each field."""
+    """The settings of an entry of the api backend; api.toml documents each field."""
 
     model: str
     url: str = setting(identity="content")
+    server: Literal["url", "any"]
     key_env: str = setting(identity="none")
     query_input_type: str
     document_input_type: str
@@ -65,8 +67,6 @@ class ApiSettings:
     query_instruction: str
     document_instruction: str
     price: float = setting(identity="none")
-    price_date: str = setting(identity="none")
-    price_source: str = setting(identity="none")
     similarity: Similarity
     storage: Storage
     dimensions: int = setting(least=0)
@@ -76,11 +76,23 @@ class ApiSettings:
         return self.query_input_type if side == "query" else self.document_input_type
 
     def known_price(self) -> Price | None:
-        """Dollars per million tokens, where they are known."""
-        return Price(self.price) if self.price >= 0 else None
+        """Dollars per million tokens: as set, else as listed for this very model; else None."""
+        if self.price >= 0:
+            return Price(self.price)
+        listed = self._listed_price()
+        return Price(listed["price"]) if listed else None
+
+    def price_basis(self) -> str:
+        """The date and source of a listed price; empty where it was set or is not known."""
+        listed = self._listed_price() if self.price < 0 else None
+        return f"price of {listed['date']} ({listed['source']})" if listed else ""
+
+    def _listed_price(self) -> Mapping[str, Any] | None:
+        listed = read_packaged_toml("retrieve/api_prices.toml").get(self.model)
+        return listed if listed and listed["key_env"] == self.key_env else None
 
 
-def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
+def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
     """A retriever as its entry describes it; no server is asked and no key is read yet."""
     if not settings.model:
         raise UsageError("api: which model? As in api:MODEL[url=http://localhost:8000/v1].")
@@ -89,7 +101,7 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
             f"max_length={settings.max_length} needs a tokenizer to count with, as in "
             "[tokenizer=tiktoken:cl100k_base]."
         )
-    budget = conditions.remote.budget
+    budget = resources.remote.budget
     budget.check_price(settings.known_price(), settings.model)
 
     def encoders() -> tuple[Encoder, Encoder]:
@@ -97,7 +109,7 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
         return (query, document) if query.identity != document.identity else (document, document)
 
     def form(task: Task, side: Side) -> Form:
-        instruction = worded(getattr(settings, f"{side}_instruction"), task)
+        instruction = word_instruction(getattr(settings, f"{side}_instruction"), task)
         return Form(instruction, settings.max_length)
 
     return ApiRetriever(
@@ -107,7 +119,7 @@ def build(settings: ApiSettings, conditions: Conditions) -> ApiRetriever:
         similarity=settings.similarity,
         dimensions=settings.dimensions,
         storage=settings.storage,
-        conditions=conditions,
+        resources=resources,
         settings=settings,
     )
 
@@ -128,15 +140,15 @@ class ApiRetriever(DenseRetriever):
         asked = task.queries.texts.to_pylist() if queries is None else queries
         for side, texts in zip(SIDES, (asked, task.corpus.document_texts()), strict=True):
             form, distinct = self.form(task, side), list(dict.fromkeys(texts))
-            places = self.shelf(side).find(form.addresses(distinct))
-            missing = [text for text, place in zip(distinct, places, strict=True) if place < 0]
+            indexes = self.cache(side).find(form.addresses(distinct))
+            missing = [text for text, index in zip(distinct, indexes, strict=True) if index < 0]
             inputs = encoder.inputs(missing, form)
             calls += len(encoder.planned(inputs))
             held += len(distinct) - len(missing)
             tokens += int(inputs.tokens.sum())
         basis, price = "4 characters per token; long texts are counted", settings.known_price()
-        if settings.price_source:
-            basis += f"; price of {settings.price_date} ({settings.price_source})"
+        if settings.price_basis():
+            basis += f"; {settings.price_basis()}"
         return Estimate(held, calls, tokens, 0, price.of(tokens) if price else None, basis)
 
 
@@ -172,9 +184,10 @@ class ApiEncoder:
     def identity(self) -> Mapping[str, object]:
         """What decides a vector besides form and text: vectors are stored by it; never a key."""
         return {
-            "engine": "api",
+            "backend": "api",
+            "algorithms": versions("api-encoding"),
             "model": self.settings.model,
-            "url": self.server.url,
+            "url": self.server.url if self.settings.server == "url" else None,
             "input_type": self.settings.input_type(self.side),
             "output_dimensions": self.settings.output_dimensions,
             "quoted": self.settings.quoted,
@@ -206,9 +219,9 @@ class ApiEncoder:
         ready = cast("TextInputs", inputs)
         settings, price = self.settings, self.settings.known_price()
 
-        def read(place: int, answer: dict[str, Any], _: float) -> tuple[Vectors, int]:
+        def read(place: int, answer: dict[str, Any], _: RequestTimes) -> tuple[Vectors, int]:
             texts = cast("list[str]", jobs[place].body["input"])
-            tokens = sum(used(answer) or map(tokens_of, texts))
+            tokens = sum(reported_tokens(answer) or map(tokens_of, texts))
             return vectors_of(answer, len(texts)), tokens
 
         session = Session(self.server, self.budget, name=settings.model, price=price)
@@ -301,7 +314,8 @@ def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
             vector = row["embedding"]
             if isinstance(vector, str):
                 vector = np.frombuffer(base64.b64decode(vector, validate=True), dtype="<f4")
-            placed[row.get("index", place)] = np.array(vector, dtype=np.float32)
+            with np.errstate(over="ignore"):  # infinite numbers are refused where they are stored
+                placed[row.get("index", place)] = np.array(vector, dtype=np.float32)
         vectors = np.stack([placed[index] for index in range(count)])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         vectors = np.empty(0, dtype=np.float32)

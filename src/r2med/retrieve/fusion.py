@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.runs import Run
-from r2med.runs.run import offsets_of, places_of
+from r2med.runs.run import find_positions, offsets_of
 from r2med.settings import setting
 
 Method = Literal["rrf", "minmax", "zscore"]
@@ -99,8 +99,8 @@ def _summed(runs: Sequence[Run], share: Column, counted: NDArray[np.int64], dept
     names = names.take(pc.sort_indices(names.cast(pa.large_binary())))
     keys = np.concatenate(
         [
-            places_of(run.query_ids, queries)[run.query_rows] * len(names)
-            + places_of(run.document_ids, names)[run.documents]
+            find_positions(run.query_ids, queries)[run.query_rows] * len(names)
+            + find_positions(run.document_ids, names)[run.documents]
             for run in runs
         ]
     )[counted]
@@ -121,4 +121,4 @@ def _summed(runs: Sequence[Run], share: Column, counted: NDArray[np.int64], dept
         offsets=offsets_of(lengths),
         documents=documents[order].astype(np.int32),
         scores=scores[order],
-    ).truncated(depth)
+    ).truncate(depth)

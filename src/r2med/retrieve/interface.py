@@ -7,12 +7,13 @@ combine differently for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from r2med.execution.usage import Usage
 from r2med.runs import Run
 from r2med.tasks.task import Queries, Task
 
@@ -25,6 +26,33 @@ class Searcher(Protocol):
 
     def facts(self) -> Mapping[str, object]:
         """What really ran, as JSON values for the record: inputs as seen, counts, reuse."""
+
+
+@dataclass(frozen=True)
+class SearchOutput:
+    """A run, and what searching used."""
+
+    run: Run
+    facts: Mapping[str, object] = field(default_factory=dict)
+    usage: Usage = field(default_factory=Usage)
+
+
+@runtime_checkable
+class MeteredSearcher(Protocol):
+    """A searcher that encodes texts, and says for each search what that used."""
+
+    def facts(self) -> Mapping[str, object]:
+        """Return what preparing the corpus did."""
+
+    @property
+    def usage(self) -> Usage:
+        """What preparing the corpus used."""
+
+    def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
+        """Search with the queries as they are."""
+
+    def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> SearchOutput:
+        """Search with expanded queries: a query's vector is the mean of its parts' vectors."""
 
 
 class Retriever(Protocol):
@@ -67,17 +95,19 @@ class QueryForm:
     dense: tuple[Part, ...]
 
 
-def search_forms(
-    searcher: Searcher, queries: Queries, forms: Sequence[QueryForm], *, depth: int
-) -> Run:
-    """Search with expanded queries.
+def search_with(
+    searcher: Searcher, queries: Queries, forms: Sequence[QueryForm] | None, *, depth: int
+) -> SearchOutput:
+    """Search with the queries, or with their expanded forms.
 
-    A searcher that encodes texts has `search_forms(forms, depth=...)`, in which a query's vector is
-    the plain mean of its parts' vectors; one that has not takes the lexical text.
+    A searcher that does not encode searches with the lexical text of a form.
     """
-    averaging: Callable[..., Run] | None = getattr(searcher, "search_forms", None)
-    if averaging is not None:
-        return averaging(forms, depth=depth)
-    texts = {form.query_id: form.lexical for form in forms}
-    column = pa.array([texts[name] for name in queries.ids.to_pylist()], type=pa.large_string())
-    return searcher.search(replace(queries, texts=column), depth=depth)
+    if isinstance(searcher, MeteredSearcher):
+        if forms is None:
+            return searcher.search_queries(queries, depth=depth)
+        return searcher.search_forms(forms, depth=depth)
+    if forms is not None:
+        texts = {form.query_id: form.lexical for form in forms}
+        column = pa.array([texts[name] for name in queries.ids.to_pylist()], type=pa.large_string())
+        queries = replace(queries, texts=column)
+    return SearchOutput(searcher.search(queries, depth=depth))

@@ -2,14 +2,14 @@
 
 Sentence-transformers encodes both. The two further heads of bge-m3, which no library at hand runs,
 are linear layers on its hidden states, computed as its authors' FlagEmbedding does. A text is one
-row of the vector store that says its own length; the two engines differ in how they pack such rows
+row of the vector store that says its own length; the two backends differ in how they pack such rows
 and how they compare them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -17,13 +17,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from r2med.algorithms import versions
+from r2med.execution.resources import Resources
+from r2med.execution.usage import Usage
 from r2med.models.batching import Features, Rows, TokenInputs
 from r2med.models.checkpoint import locate
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, Encoded, Encoder, Form, Inputs, Side, costs
-from r2med.retrieve.dense.foreign import LibraryEncoder, LibraryModel
+from r2med.models.encoding import SIDES, Encoded, Encoder, Form, Inputs, Side
+from r2med.retrieve.dense.library_encoders import LibraryEncoder, LibraryModel
 from r2med.retrieve.dense.retriever import EncoderRetriever, Precision
 from r2med.retrieve.dense.transformer import Steps, TransformerEncoder, load_linear
+from r2med.retrieve.interface import QueryForm, SearchOutput
 from r2med.retrieve.topk import Matrix, Score, run_of, spread_over, top_scored
 from r2med.runs import Run
 from r2med.runs.run import offsets_of
@@ -44,20 +47,20 @@ class _Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class SparseSettings(_Settings):
-    """All that an entry of the sparse engine may say; multi.toml documents each field."""
+    """All that an entry of the sparse backend may say; multi.toml documents each field."""
 
     max_length: int = setting(least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateSettings(_Settings):
-    """All that an entry of the late-interaction engine may say."""
+    """All that an entry of the late-interaction backend may say."""
 
     query_max_length: int = setting(least=0)
     document_max_length: int = setting(least=0)
 
 
-def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> MultiRetriever:
+def build(settings: SparseSettings | LateSettings, resources: Resources) -> MultiRetriever:
     """A retriever as its entry describes it; nothing is loaded yet."""
     sparse, heads = isinstance(settings, SparseSettings), settings.head == "bge-m3"
     if isinstance(settings, SparseSettings):
@@ -69,12 +72,12 @@ def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> Mu
         located = locate(settings.checkpoint, revision=settings.revision)
         if heads:
             kind = TokenWeights if sparse else TokenVectors
-            head = kind(located, settings.dtype, conditions, Steps("cls"))
+            head = kind(located, settings.dtype, resources.options, Steps("cls"))
             return head, head
         name, limit = (
             ("SparseEncoder", lengths["document"]) if sparse else ("MultiVectorEncoder", 0)
         )
-        model = LibraryModel(located, settings.dtype, conditions, name, limit)
+        model = LibraryModel(located, settings.dtype, resources.options, name, limit)
         query, document = (_encoder(model, side, 0 if sparse else lengths[side]) for side in SIDES)
         return query, document
 
@@ -82,9 +85,10 @@ def build(settings: SparseSettings | LateSettings, conditions: Conditions) -> Mu
         name=settings.checkpoint,
         make=encoders,
         form=lambda task, side: Form(max_length=lengths[side] if heads else 0),
-        conditions=conditions,
+        resources=resources,
         ragged=True,
         compare=_by_words if sparse else _by_tokens,
+        algorithm="sparse-search" if sparse else "late-interaction",
     )
 
 
@@ -94,11 +98,17 @@ class MultiRetriever(EncoderRetriever):
 
     compare: Callable[[Encoded, Encoded], tuple[Score, int]]
     """From rows of queries and documents to scores, and the numbers that one document takes."""
+    algorithm: Literal["sparse-search", "late-interaction"]
 
     @property
     def identity(self) -> Mapping[str, object]:
         """Both encoders, by what the checkpoint's files hold."""
-        return {side: dict(self.encoders[side].identity or {}) for side in SIDES}
+        query, document = (dict(self.encoders[side].identity or {}) for side in SIDES)
+        return {
+            "query": query,
+            "document": document,
+            "algorithms": versions(self.algorithm),
+        }
 
     def prepare(self, task: Task) -> MultiSearcher:
         """Encode the last row of every document id, or take it from the store."""
@@ -112,30 +122,41 @@ class MultiSearcher:
     retriever: MultiRetriever
     task: Task
     documents: Encoded
-    queries: dict[str, object] = field(default_factory=dict)
-    """Facts of the queries that were searched with."""
+
+    @property
+    def usage(self) -> Usage:
+        """What encoding the documents used."""
+        return self.documents.usage
 
     def search(self, queries: Queries, *, depth: int) -> Run:
-        """The best documents; one whose id is the query's own is left out."""
+        """Return the best documents of every query."""
+        return self.search_queries(queries, depth=depth).run
+
+    def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> SearchOutput:
+        """Search with the lexical text of each query: token vectors have no mean."""
+        queries = Queries.of([form.query_id for form in forms], [form.lexical for form in forms])
+        return self.search_queries(queries, depth=depth)
+
+    def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
+        """Return the best documents with facts and usage."""
         asked = queries.texts.fill_null("").to_pylist()
         encoded = self.retriever.encode(self.task, "query", asked)
-        self.queries = {"queries": encoded.facts}
         score, numbers = self.retriever.compare(encoded, self.documents)
         texts, scores = top_scored(
             score,
-            (len(encoded.places), len(self.documents.places)),
+            (len(encoded.indexes), len(self.documents.indexes)),
             depth=depth + 1,
-            block=max(16, self.retriever.conditions.memory // (4 * max(1, numbers))),
+            block=max(16, self.retriever.resources.options.memory // (4 * max(1, numbers))),
         )
         texts, scores = texts[encoded.distinct], scores[encoded.distinct]
         documents, spread = spread_over(self.documents.distinct, texts, scores, depth + 1)
-        return run_of(queries.ids, self.task, documents, spread, depth)
+        run = run_of(queries.ids, self.task, documents, spread, depth)
+        return SearchOutput(run, {"queries": encoded.facts}, encoded.usage)
 
     def facts(self) -> Mapping[str, object]:
-        """Both sides' counts and first texts as the model saw them, and what ran."""
+        """Return counts of the documents, the first one as the model saw it, and what ran."""
         encoder = dict(self.retriever.encoders["document"].facts())
-        sides = {"documents": self.documents.facts, **self.queries}
-        return {"encoder": encoder, **sides, **costs(sides)}
+        return {"encoder": encoder, "documents": self.documents.facts}
 
 
 def _encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
@@ -240,7 +261,7 @@ def packed_words(rows: sp.csr_matrix) -> Matrix:
 def _unpacked_words(encoded: Encoded) -> sp.csr_matrix:
     """The stored rows as one sparse matrix."""
     lengths, words, weights = [0], [np.zeros(0, dtype=np.float32)], [np.zeros(0, dtype=np.float32)]
-    for row in encoded.shelf.rows(encoded.places):
+    for row in encoded.cache.rows(encoded.indexes):
         count, most = int(row[0]), (len(row) - 1) // 2
         lengths.append(count)
         words.append(row[1 : 1 + count])
@@ -281,7 +302,7 @@ def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:
 def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) -> TokenRows:
     """The token vectors of a range of texts, one after the other."""
     lengths, parts = [0], []
-    for row in encoded.shelf.rows(encoded.places[start:stop]):
+    for row in encoded.cache.rows(encoded.indexes[start:stop]):
         count, width = int(row[0]), int(row[1])
         lengths.append(count)
         parts.append(row[2 : 2 + count * width].reshape(count, width))

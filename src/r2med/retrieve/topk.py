@@ -1,18 +1,20 @@
 """The best documents of every query, exactly: only scores that can be among them are sorted.
 
-Documents of one text share its vector, so texts are ranked first and then spread over documents.
+Documents with the same text share its vector, so texts are ranked first, then their documents.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from r2med.retrieve.threads import map_in_threads
 from r2med.runs import Run
-from r2med.runs.run import offsets_of, places_of
+from r2med.runs.run import find_positions, offsets_of
 from r2med.tasks.task import Task
 
 Matrix = NDArray[np.float32]
@@ -24,8 +26,12 @@ Score = Callable[[int, int], Matrix]
 _MOST_QUERIES = 1024
 _SMALLEST_BLOCK = 1024
 _LARGEST_BLOCK = 65536
+#: Groups of documents per requested document: more give a higher threshold and take longer.
 _GROUPS = 4
-"""Groups of documents for each that is wanted: more make a higher floor and cost more."""
+#: Rows of scores that a thread takes at once.
+_ROWS_PER_THREAD = 32
+#: Fewer scores than these are selected without threads.
+_FEW_SCORES = 1 << 20
 
 
 def top(
@@ -56,81 +62,117 @@ def top(
 def top_scored(
     score: Score, shape: tuple[int, int], *, depth: int, block: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """As `top`, with scores by any rule, asked for by blocks of documents."""
+    """As `top`, for scores of any kind, which are requested by blocks of documents."""
     queries, count = shape
-    places = np.zeros((queries, 0), dtype=np.int64)
+    documents = np.zeros((queries, 0), dtype=np.int64)
     scores = np.zeros((queries, 0), dtype=np.float32)
     for start in range(0, count, block):
-        fresh = score(start, min(start + block, count))
-        best = np.array([best_places(row, depth) for row in fresh], dtype=np.int64)
-        best = best.reshape(queries, min(depth, fresh.shape[1]))
-        places = np.concatenate([places, best + start], axis=1)
-        scores = np.concatenate([scores, np.take_along_axis(fresh, best, 1)], axis=1)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-        places = np.take_along_axis(places, order, 1)
-        scores = np.take_along_axis(scores, order, 1)
-    return places, scores
+        block_scores = score(start, min(start + block, count))
+        best = _best_of_rows(block_scores, depth)
+        documents = np.concatenate([documents, best + start], axis=1)
+        scores = np.concatenate([scores, np.take_along_axis(block_scores, best, 1)], axis=1)
+        if start:
+            order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
+            documents = np.take_along_axis(documents, order, 1)
+            scores = np.take_along_axis(scores, order, 1)
+    return documents, scores
 
 
-def best_places(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
-    """The places of the `depth` highest scores, best first; of equal ones the earlier place.
+def _best_of_rows(scores: Matrix, depth: int) -> NDArray[np.int64]:
+    """The indexes of the highest scores of every row, in two threads if there are many."""
+    rows, count = scores.shape
+    best = np.empty((rows, min(depth, count)), dtype=np.int64)
 
-    Only scores above one that at least `depth` documents are known to reach are sorted: as many
-    groups of documents hold one.
+    def fill(start: int) -> None:
+        for row in range(start, min(start + _ROWS_PER_THREAD, rows)):
+            best[row] = best_indexes(scores[row], depth)
+
+    starts = range(0, rows, _ROWS_PER_THREAD)
+    if scores.size < _FEW_SCORES:
+        for start in starts:
+            fill(start)
+    else:
+        deque(map_in_threads(fill, starts), maxlen=0)
+    return best
+
+
+def best_indexes(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
+    """The indexes of the `depth` highest scores, best first; of equal scores the lower index.
+
+    The maxima of groups of scores give a threshold that at least `depth` scores reach. Only scores
+    above it are sorted.
     """
     depth = min(depth, len(scores))
     if not depth:
         return np.zeros(0, dtype=np.int64)
     groups = _GROUPS * depth
-    size = len(scores) // groups
-    grouped = scores[: size * groups].reshape(size, groups)
-    reaching = grouped.max(axis=0) if size > 1 else scores
-    floor = np.partition(reaching, -depth)[-depth]
-    places = np.flatnonzero(scores > floor)
-    ranked: NDArray[np.int64] = places[np.argsort(-scores[places], kind="stable")[:depth]]
-    lacking = depth - len(ranked)
-    if not lacking:
+    group_size = len(scores) // groups
+    maxima = scores
+    if group_size > 1:
+        maxima = scores[: group_size * groups].reshape(group_size, groups).max(axis=0)
+    threshold = np.partition(maxima, -depth)[-depth]
+    above = np.flatnonzero(scores > threshold)
+    ranked: NDArray[np.int64] = above[np.argsort(-scores[above], kind="stable")[:depth]]
+    missing = depth - len(ranked)
+    if not missing:
         return ranked
-    return np.concatenate([ranked, np.flatnonzero(scores == floor)[:lacking]])
+    return np.concatenate([ranked, np.flatnonzero(scores == threshold)[:missing]])
 
 
 def spread_over(
-    distinct: NDArray[np.int64], texts: NDArray[np.int64], scores: Matrix, depth: int
+    text_of_document: NDArray[np.int64], texts: NDArray[np.int64], scores: Matrix, depth: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """From distinct texts to the documents that have them, which share the text's score.
+    """Replace ranked texts by the documents that have them, with the score of the text.
 
-    `distinct` says which text each document has; a text of -1 is none. Documents are in order of
-    score, then of the corpus; a list with fewer than the others ends in -2.
+    Documents are sorted by score, then by their order in the corpus; a list that is shorter than
+    the others ends in -2.
+
+    Args:
+        text_of_document: The text of each document.
+        texts: The ranked texts of each query; -1 for none.
+        scores: The scores of the texts.
+        depth: Documents per query.
     """
-    count = int(distinct.max()) + 1 if len(distinct) else 0
-    order = np.argsort(distinct, kind="stable")
-    if count == len(order):
-        return np.where(texts >= 0, order[texts], -2), scores
-    starts = np.searchsorted(distinct[order], np.arange(count + 1))
-    documents = np.full((len(texts), min(depth, len(order))), -2, dtype=np.int64)
-    spread = np.zeros(documents.shape, dtype=np.float32)
-    for row, (every, every_score) in enumerate(zip(texts, scores, strict=True)):
-        best, best_scores = every[every >= 0], every_score[every >= 0]
+    text_count = int(text_of_document.max()) + 1 if len(text_of_document) else 0
+    by_text = np.argsort(text_of_document, kind="stable")
+    if text_count == len(by_text):
+        return np.where(texts >= 0, by_text[texts], -2), scores
+    starts = np.searchsorted(text_of_document[by_text], np.arange(text_count + 1))
+    documents = np.full((len(texts), min(depth, len(by_text))), -2, dtype=np.int64)
+    document_scores = np.zeros(documents.shape, dtype=np.float32)
+    for row, (row_texts, row_scores) in enumerate(zip(texts, scores, strict=True)):
+        ranked, ranked_scores = row_texts[row_texts >= 0], row_scores[row_texts >= 0]
         owners = np.concatenate(
-            [order[:0], *(order[starts[text] : starts[text + 1]] for text in best)]
+            [by_text[:0], *(by_text[starts[text] : starts[text + 1]] for text in ranked)]
         )
-        shared = np.repeat(best_scores, starts[best + 1] - starts[best])
-        first = np.lexsort((owners, -shared))[: documents.shape[1]]
-        documents[row, : len(first)], spread[row, : len(first)] = owners[first], shared[first]
-    return documents, spread
+        owner_scores = np.repeat(ranked_scores, starts[ranked + 1] - starts[ranked])
+        order = np.lexsort((owners, -owner_scores))[: documents.shape[1]]
+        documents[row, : len(order)] = owners[order]
+        document_scores[row, : len(order)] = owner_scores[order]
+    return documents, document_scores
+
+
+def drops_query_id(task: Task) -> bool:
+    """Whether a document that has the query's id is left out of dense rankings.
+
+    The published protocol does so, and so do the demo tasks. Data of the user's own keeps it, and
+    NanoR2MED, which was published with such documents.
+    """
+    return task.entry is not None and task.entry.suite in ("full", "demo")
 
 
 def run_of(
     ids: pa.Array, task: Task, documents: NDArray[np.int64], scores: Matrix, depth: int
 ) -> Run:
-    """A run of the best documents, without the one that bears the query's own id, as published."""
-    own = places_of(ids, task.corpus.document_ids)
-    kept = (documents != own[:, None]) & (documents >= 0)
-    kept &= np.cumsum(kept, axis=1) <= depth
+    """A run of the best `depth` documents of every query; see `drops_query_id`."""
+    is_ranked = documents >= 0
+    if drops_query_id(task):
+        is_ranked &= documents != find_positions(ids, task.corpus.document_ids)[:, None]
+    is_ranked &= np.cumsum(is_ranked, axis=1) <= depth
     return Run(
         query_ids=ids,
         document_ids=task.corpus.document_ids,
-        offsets=offsets_of(kept.sum(axis=1)),
-        documents=documents[kept].astype(np.int32),
-        scores=scores[kept].astype(np.float64),
+        offsets=offsets_of(is_ranked.sum(axis=1)),
+        documents=documents[is_ranked].astype(np.int32),
+        scores=scores[is_ranked].astype(np.float64),
     )

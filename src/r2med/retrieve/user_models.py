@@ -18,9 +18,9 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError, nearest
+from r2med.execution.resources import Resources
 from r2med.models.batching import Rows
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Form, Inputs, Side, TextInputs
-from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, worded
+from r2med.models.encoding import Form, Inputs, Side, TextInputs
+from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, word_instruction
 from r2med.retrieve.interface import Retriever
 from r2med.settings import setting
 
@@ -51,26 +51,29 @@ class UserModelSettings:
     document_instruction: str = ""
     similarity: Similarity = "cosine"
     target: str = setting(default="", identity="content")
+    arguments: tuple[str, ...] = ()
+    """Arguments of the class, each as NAME=VALUE: all options that are not named above."""
 
 
-def build(settings: UserModelSettings, conditions: Conditions) -> Retriever:
+def build(settings: UserModelSettings, resources: Resources) -> Retriever:
     """The retriever of `model:package.module:Class`."""
-    model, name = load_target(settings.target), settings.target
-    return retriever_of(model, name=name, conditions=conditions, settings=settings)
+    model, name = load_target(settings.target, settings.arguments), settings.target
+    return retriever_of(model, name=name, resources=resources, settings=settings)
 
 
 def retriever_of(
     model: object,
     *,
     name: str | None = None,
-    conditions: Conditions,
+    resources: Resources,
     settings: UserModelSettings | None = None,
 ) -> Retriever:
     """A retriever around any model; UsageError says what was expected when it is none."""
     model = made(model, name or _type_name(model))
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
         return cast("Retriever", model)
-    encoders, settings = _encoders(model), settings or UserModelSettings()
+    settings = settings or UserModelSettings()
+    encoders = _encoders(model, settings.arguments)
     instructions: dict[Side, str] = {
         "query": settings.query_instruction,
         "document": settings.document_instruction,
@@ -78,13 +81,13 @@ def retriever_of(
     return DenseRetriever(
         name=name or name_of(model),
         make=lambda: encoders,
-        form=lambda task, side: Form(worded(instructions[side], task)),
+        form=lambda task, side: Form(word_instruction(instructions[side], task)),
         similarity=settings.similarity,
         besides={
             **{f"{side}_instruction": text for side, text in instructions.items()},
             "search": {"similarity": settings.similarity, "dimensions": 0},
         },
-        conditions=conditions,
+        resources=resources,
         own=model,
     )
 
@@ -103,15 +106,26 @@ class UserEncoder:
     call: Encode
     method: str
     side: Side | None = None
+    arguments: tuple[str, ...] = ()
+    """With which the model was made."""
 
-    @cached_property
+    @property
     def identity(self) -> Mapping[str, object] | None:
-        """The model's own `identity`, if it has one, and the side where the sides differ."""
+        """The model's `identity` with a hash of its code and weights; None if it has none.
+
+        The side is part of it where the sides differ.
+        """
         own = identity_of(self.model, _called(self.model, "identity"))
         if own is None:
             return None
-        identity = dict(own) if isinstance(own, Mapping) else {"identity": str(own)}
-        return {"library": "custom", **identity, **({"side": self.side} if self.side else {})}
+        identity: dict[str, object] = {"identity": str(own)}
+        if isinstance(own, Mapping):
+            identity = dict(own)
+        if self.side:
+            identity["side"] = self.side
+        if self.arguments:
+            identity["arguments"] = list(self.arguments)
+        return {"library": "custom", **identity, **code_identity(self.model)}
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
         """The texts as they are; the model batches and tokenises by itself."""
@@ -129,23 +143,23 @@ class UserEncoder:
         return {"object": _type_name(self.model), "cached": self.identity is not None}
 
 
-def _encoders(model: Any) -> tuple[UserEncoder, UserEncoder]:
-    """The encoders of queries and of documents."""
+def _encoders(model: Any, arguments: tuple[str, ...] = ()) -> tuple[UserEncoder, UserEncoder]:
+    """The encoders of queries and of documents; the model was made with the arguments."""
 
     def has(*names: str) -> bool:
         return all(callable(getattr(model, name, None)) for name in names)
 
     if has("encode_queries", "encode_corpus"):
         return (
-            UserEncoder(model, model.encode_queries, "encode_queries", "query"),
-            UserEncoder(model, _corpus_call(model), "encode_corpus", "document"),
+            UserEncoder(model, model.encode_queries, "encode_queries", "query", arguments),
+            UserEncoder(model, _corpus_call(model), "encode_corpus", "document", arguments),
         )
     if has("encode_query", "encode_document"):
         query = partial(model.encode_query, show_progress_bar=False)
         document = partial(model.encode_document, show_progress_bar=False)
         return (
-            UserEncoder(model, query, "encode_query", "query"),
-            UserEncoder(model, document, "encode_document", "document"),
+            UserEncoder(model, query, "encode_query", "query", arguments),
+            UserEncoder(model, document, "encode_document", "document", arguments),
         )
     if not (has("encode") or callable(model)):
         raise UsageError(
@@ -153,7 +167,8 @@ def _encoders(model: Any) -> tuple[UserEncoder, UserEncoder]:
             "SentenceTransformer, or a function from texts to vectors; see docs/your-model.md."
         )
     named = has("encode")
-    both = UserEncoder(model, model.encode if named else model, "encode" if named else "")
+    call, method = (model.encode, "encode") if named else (model, "")
+    both = UserEncoder(model, call, method, arguments=arguments)
     return both, both
 
 
@@ -199,8 +214,10 @@ def as_matrix(vectors: Any, source: str = "the model") -> NDArray[np.float32]:
     )
 
 
-def load_target(target: str) -> object:
+def load_target(target: str, arguments: Sequence[str] = ()) -> object:
     """Import `package.module:name`, from the working folder too; a class is made into an object.
+
+    `arguments` are those of the class, each as NAME=VALUE.
 
     The folder stays on the path, because a model may import more of it when it runs.
     """
@@ -229,23 +246,44 @@ def load_target(target: str) -> object:
         raise UsageError(
             f"model {target!r}: {module_name} has no {attribute!r}. {nearest(attribute, public)}"
         )
-    return made(getattr(module, attribute), f"model {target!r}")
+    return made(getattr(module, attribute), f"model {target!r}", arguments)
 
 
-def made(model: object, where: str) -> object:
-    """The object itself, or one of the class, which must need no arguments."""
+def made(model: object, where: str, arguments: Sequence[str] = ()) -> object:
+    """The object itself, or one of the class, made with the arguments (each NAME=VALUE)."""
     if not isinstance(model, type):
+        if arguments:
+            raise UsageError(
+                f"{where}: is not a class, so it takes no options such as [{arguments[0]}]."
+            )
         return model
-    with running(f"{where}: making {model.__name__}()"):
+    values = {}
+    for argument in arguments:
+        name, _, text = argument.partition("=")
+        values[name] = _parse_argument(text)
+    with running(f"{where}: making {model.__name__}({', '.join(arguments)})"):
         try:
-            return model()
+            return model(**values)
         except TypeError as problem:
             if problem.__traceback__ is None or problem.__traceback__.tb_next is not None:
                 raise
+            given = f"with {', '.join(arguments)}" if arguments else "without arguments"
             raise UsageError(
-                f"{where}: the class cannot be made without arguments ({problem}).\n"
-                "Give its parameters defaults, or name a ready object of the module instead."
+                f"{where}: the class cannot be made {given} ({problem}).\n"
+                "Write its parameters as options, as in [dim=64], give them defaults, or name a "
+                "ready object of the module instead."
             ) from None
+
+
+def _parse_argument(text: str) -> object:
+    """A number, true, false or none where the text is one; else the text."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for read in (int, float):
+        with suppress(ValueError):
+            return read(text)
+    return text
 
 
 def identity_of(model: object, where: str) -> str | float | Mapping[str, object] | None:
@@ -261,11 +299,18 @@ def identity_of(model: object, where: str) -> str | float | Mapping[str, object]
     return identity
 
 
-def source_of(model: object) -> tuple[str, str] | None:
-    """The name of a model's class, or of a function, and a hash of its source and its bases'.
+def code_identity(model: object) -> dict[str, str]:
+    """Hashes of what a custom model computes with: its source and its weights.
 
-    None where the source is not the user's own or is not to be had.
+    They join its `identity`, so that changed code or weights never meet results of the old ones.
+    Either is left out where there is none to be had.
     """
+    hashes = {"source": _hash_source(model), "weights": _hash_weights(model)}
+    return {name: value for name, value in hashes.items() if value}
+
+
+def _hash_source(model: object) -> str | None:
+    """sha256 of the source of a class and its bases, or of a function; libraries do not count."""
     kind = model if isinstance(model, type) or inspect.isfunction(model) else type(model)
     texts = []
     for part in inspect.getmro(kind) if isinstance(kind, type) else (kind,):
@@ -275,9 +320,27 @@ def source_of(model: object) -> tuple[str, str] | None:
             continue
         if not file.startswith((_OURS, *_INSTALLED)):
             texts.append(text)
-    if not texts:
+    return hashlib.sha256("".join(texts).encode()).hexdigest() if texts else None
+
+
+def _hash_weights(model: object) -> str | None:
+    """sha256 of the weights of a torch module, or of the modules among an object's attributes."""
+    torch = sys.modules.get("torch")
+    if torch is None:
         return None
-    return _type_name(kind), hashlib.sha256("".join(texts).encode()).hexdigest()
+    attributes = getattr(model, "__dict__", {})
+    modules = {"": model} if isinstance(model, torch.nn.Module) else attributes
+    digest, count = hashlib.sha256(), 0
+    for name, module in sorted(modules.items()):
+        if not isinstance(module, torch.nn.Module):
+            continue
+        for key, tensor in sorted(module.state_dict().items()):
+            if isinstance(tensor, torch.Tensor):
+                digest.update(f"{name}.{key} {tensor.dtype} {tuple(tensor.shape)};".encode())
+                content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+                digest.update(content.numpy().data)
+                count += 1
+    return digest.hexdigest() if count else None
 
 
 def _comparable(identity: object) -> bool:

@@ -20,17 +20,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from r2med.atomic import atomic_file, write_file
 from r2med.errors import DataError
-from r2med.runs.run import Run, distinct, offsets_of, trec_scores
+from r2med.runs.run import Run, distinct_entries, offsets_of, trec_scores
+from r2med.storage import atomic_file, write_file
 from r2med.tasks.reading.fields import Field
 from r2med.tasks.reading.lines import lines
 from r2med.tasks.reading.parquet import read_parquet
 
 Form = Literal["trec", "parquet"]
 Repeats = Literal["refuse", "first", "last"]
-"""What becomes of a document that a file lists twice for one query: an error, or the first or
-the last of its lines counts. Runs on corpora that repeat ids list documents twice."""
+"""How a document that a file lists twice for one query is treated: as an error, or the first or
+the last of its lines counts. Runs on corpora with repeated ids list documents twice."""
 
 _FORM = "Each line is `query Q0 document rank score tag`, separated by spaces or tabs."
 _QUERIES_KEY = b"r2med.queries"
@@ -44,11 +44,11 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Oddities:
-    """What is odd about a run file without making it unreadable, counted."""
+    """Counts of problems that do not make a run file unreadable."""
 
     repeated_documents: int = 0
     odd_ranks: int = 0
-    """Lists in which a rank is given twice, or contradicts the scores."""
+    """Lists in which a rank occurs twice or contradicts the scores."""
     without_scores: bool = False
 
 
@@ -59,21 +59,26 @@ def read_run(
     repeats: Repeats = "refuse",
     content: bytes | None = None,
 ) -> tuple[Run, Oddities]:
-    """Read a run file, whose form its name tells unless it is given.
+    """Read a run file.
 
-    The lists of a TREC file are ordered by score (float32), then by line: as in trec_eval ranks
-    count only where there are no scores. Those of a Parquet file are in the order of `rank`, or of
-    its rows where it has no such column. `content` are a Parquet file's bytes where they were
-    read, and checked, before.
+    The lists of a TREC file are sorted by score (float32), then by line; as in trec_eval, ranks
+    count only in a file without scores. Those of a Parquet file are sorted by `rank`, or are in the
+    order of its rows without that column.
+
+    Args:
+        path: The file.
+        form: Its format; by default its name decides.
+        repeats: How to treat a document that is listed twice for one query.
+        content: The bytes of a Parquet file, if they were read and checked before.
     """
     form = form or ("parquet" if path.suffix == ".parquet" else "trec")
     listing = _parquet_listing(path, content) if form == "parquet" else _trec_listing(path)
-    for what, values in (("rank", listing.ranks), ("score", listing.scores)):
+    for field, values in (("rank", listing.ranks), ("score", listing.scores)):
         if values is not None and not np.isfinite(values).all():
             row = int(np.argmin(np.isfinite(values)))
-            raise DataError(f"{listing.place(row)}: {what} {values[row]} is not a finite number.")
-    kept = _without_repeats(listing, repeats)
-    order = kept[np.argsort(listing.queries[kept], kind="stable")]
+            raise DataError(f"{listing.locate(row)}: {field} {values[row]} is not a finite number.")
+    entries = _drop_repeats(listing, repeats)
+    order = entries[np.argsort(listing.queries[entries], kind="stable")]
     queries, ranks = listing.queries[order], listing.ranks[order]
     scores = None if listing.scores is None else listing.scores[order]
     run = Run(
@@ -85,12 +90,12 @@ def read_run(
     )
     if form == "trec":
         run = run.take(np.lexsort((-trec_scores(run.scores), run.query_rows)))
-    repeated = len(listing.queries) - len(kept)
-    return run, Oddities(repeated, _odd_ranks(queries, ranks, scores), scores is None)
+    repeated = len(listing.queries) - len(entries)
+    return run, Oddities(repeated, _count_odd_ranks(queries, ranks, scores), scores is None)
 
 
 def write_trec(run: Run, path: Path, *, tag: str) -> None:
-    """Write a run file, gzipped when the name ends in .gz; what it cannot hold is refused."""
+    """Write a run file, gzipped if its name ends in .gz; ids with spaces are an error."""
     _refuse_spaces(pa.array([tag], pa.large_string()), "tag")
     _refuse_spaces(run.query_ids, "query id")
     _refuse_spaces(run.document_ids.take(pa.array(np.unique(run.documents))), "document id")
@@ -105,7 +110,7 @@ def write_trec(run: Run, path: Path, *, tag: str) -> None:
 
 
 def write_parquet(run: Run, path: Path) -> None:
-    """Write a run; queries without documents survive in the file's metadata."""
+    """Write a run; the file's metadata lists all queries, also those without documents."""
     queries = json.dumps(run.query_ids.to_pylist()).encode()
     table = run.to_table().replace_schema_metadata({_QUERIES_KEY: queries})
     with atomic_file(path) as draft:
@@ -114,21 +119,21 @@ def write_parquet(run: Run, path: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Listing:
-    """A run file as it stands: parallel columns in file order, nothing judged yet."""
+    """The columns of a run file, in file order and unchecked."""
 
     query_ids: pa.LargeStringArray
     document_ids: pa.LargeStringArray
     queries: NDArray[np.int32]
-    """For every entry the place of its query's id, in `documents` that of its document's."""
+    """For every entry, the position of its query in `query_ids`; likewise `documents`."""
     documents: NDArray[np.int32]
     ranks: NDArray[np.float64]
-    """Places in the file where it has no ranks."""
+    """Positions in the file, if it does not have ranks."""
     scores: NDArray[np.float64] | None
-    place: Callable[[int], object]
+    locate: Callable[[int], object]
 
 
 def _trec_listing(path: Path) -> _Listing:
-    """Ids are kept once and entries as numbers, so that a large file needs little memory."""
+    """Each id is stored once and entries are numbers, so that a large file needs little memory."""
     queries, documents, numbers = array("i"), array("i"), array("q")
     ranks, scores = array("d"), array("d")
     query_codes: dict[bytes, int] = {}
@@ -146,9 +151,9 @@ def _trec_listing(path: Path) -> _Listing:
             if len(fields) > 4:
                 scores.append(float(fields[4]))
         except (ValueError, OverflowError):
-            shown = b" ".join(fields[3:5])[:40].decode(errors="replace")
+            values = b" ".join(fields[3:5])[:40].decode(errors="replace")
             raise DataError(
-                f"{path}, line {number}: rank or score is no number: {shown!r}.\n{_FORM}"
+                f"{path}, line {number}: rank or score is not a number: {values!r}.\n{_FORM}"
             ) from None
         if scores and len(scores) < len(numbers):
             raise DataError(
@@ -157,17 +162,17 @@ def _trec_listing(path: Path) -> _Listing:
     if not numbers:
         raise DataError(f"{path}: the file holds no run.\n{_FORM}")
     return _Listing(
-        query_ids=_decoded(query_codes, path),
-        document_ids=_decoded(document_codes, path),
+        query_ids=_decode_ids(query_codes, path),
+        document_ids=_decode_ids(document_codes, path),
         queries=np.frombuffer(queries, np.int32),
         documents=np.frombuffer(documents, np.int32),
         ranks=np.frombuffer(ranks),
         scores=np.frombuffer(scores) if scores else None,
-        place=lambda row: f"{path}, line {numbers[row]}",
+        locate=lambda row: f"{path}, line {numbers[row]}",
     )
 
 
-def _decoded(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
+def _decode_ids(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
     try:
         return pa.array([name.decode() for name in codes], pa.large_string())
     except UnicodeDecodeError as problem:
@@ -185,72 +190,75 @@ def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
             "a run has the columns query_id, document_id, score and optionally rank."
         )
     queries, documents = (rows.columns[name].dictionary_encode() for name in ("query", "document"))
-    query_ids, places = _every_query(path, content, queries.dictionary)
+    query_ids, positions = _all_queries(path, content, queries.dictionary)
     sorted_by = np.arange(float(len(rows))) if ranks.null_count else ranks.to_numpy()
     order = np.argsort(sorted_by, kind="stable")
     return _Listing(
         query_ids=query_ids,
         document_ids=documents.dictionary,
-        queries=places[queries.indices.to_numpy(zero_copy_only=False)][order],
+        queries=positions[queries.indices.to_numpy(zero_copy_only=False)][order],
         documents=documents.indices.to_numpy(zero_copy_only=False)[order],
         ranks=sorted_by[order],
         scores=None if scores.null_count else scores.to_numpy()[order],
-        place=lambda row: rows.where(int(order[row])),
+        locate=lambda row: rows.locate(int(order[row])),
     )
 
 
-def _every_query(
-    path: Path, content: bytes | None, listed: pa.LargeStringArray
+def _all_queries(
+    path: Path, content: bytes | None, ranked_queries: pa.LargeStringArray
 ) -> tuple[pa.LargeStringArray, NDArray[np.int32]]:
-    """All query ids of a file, those with an empty list too, and the places of the listed ones."""
+    """All query ids of a file, and the positions of those that have documents."""
     schema = pq.read_schema(path if content is None else pa.BufferReader(content))
     text = (schema.metadata or {}).get(_QUERIES_KEY)
     if text is None:
-        return listed, np.arange(len(listed), dtype=np.int32)
+        return ranked_queries, np.arange(len(ranked_queries), dtype=np.int32)
     try:
         queries = pa.array(json.loads(text), pa.large_string())
-        places = pc.index_in(listed, value_set=queries)
-        if places.null_count or len(queries.unique()) < len(queries):
+        positions = pc.index_in(ranked_queries, value_set=queries)
+        if positions.null_count or len(queries.unique()) < len(queries):
             raise ValueError("they are not those of its rows")
     except (ValueError, TypeError, RecursionError, pa.ArrowException) as problem:
         raise DataError(f"{path}: the queries in its metadata are damaged ({problem}).") from None
-    return queries, places.to_numpy(zero_copy_only=False)
+    return queries, positions.to_numpy(zero_copy_only=False)
 
 
-def _without_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
-    """The rows to keep, in file order."""
+def _drop_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
+    """The rows without repeated documents, in file order."""
     count, width = len(listing.queries), len(listing.document_ids)
-    kept = distinct(listing.queries, listing.documents, width, last=repeats == "last")
-    if repeats == "refuse" and len(kept) < count:
-        row = int(np.setdiff1d(np.arange(count), kept)[0])
+    rows = distinct_entries(listing.queries, listing.documents, width, last=repeats == "last")
+    if repeats == "refuse" and len(rows) < count:
+        row = int(np.setdiff1d(np.arange(count), rows)[0])
         document = listing.document_ids[int(listing.documents[row])].as_py()
         query = listing.query_ids[int(listing.queries[row])].as_py()
         raise DataError(
-            f"{listing.place(row)}: document {document!r} appears twice for query {query!r}; "
+            f"{listing.locate(row)}: document {document!r} appears twice for query {query!r}; "
             "a ranking holds each document once.\n"
             "To keep one of its lines, read the file as run:PATH[repeats=first] or [repeats=last]."
         )
-    return kept
+    return rows
 
 
-def _odd_ranks(
+def _count_odd_ranks(
     queries: NDArray[np.int32], ranks: NDArray[np.float64], scores: NDArray[np.float64] | None
 ) -> int:
+    """How many queries have a rank twice, or ranks that contradict the scores."""
     order = np.lexsort((ranks, queries))
-    rows, ranks = queries[order], ranks[order]
-    odd = ranks[1:] == ranks[:-1]
+    rows, sorted_ranks = queries[order], ranks[order]
+    is_odd = sorted_ranks[1:] == sorted_ranks[:-1]
     if scores is not None:
-        held = trec_scores(scores)[order]
-        odd |= held[1:] > held[:-1]
-    return len(np.unique(rows[1:][odd & (rows[1:] == rows[:-1])]))
+        sorted_scores = trec_scores(scores)[order]
+        is_odd |= sorted_scores[1:] > sorted_scores[:-1]
+    is_same_query = rows[1:] == rows[:-1]
+    return len(np.unique(rows[1:][is_odd & is_same_query]))
 
 
-def _refuse_spaces(names: pa.Array, what: str) -> None:
-    """A reader splits at white space, drops a byte order mark, and ends strings at NUL."""
+def _refuse_spaces(names: pa.Array, field: str) -> None:
+    """Refuse names that a reader would split at white space, or read differently."""
+    # A reader also drops a byte order mark and ends strings at NUL.
     unwritable = r"[\s\x0b\x00]|^$|^\x{feff}"
-    spaced = names.filter(pc.match_substring_regex(names, unwritable))
-    if len(spaced):
+    refused = names.filter(pc.match_substring_regex(names, unwritable))
+    if len(refused):
         raise DataError(
-            f"{what} {spaced[0].as_py()!r}: TREC run files separate fields by spaces, so ids and "
+            f"{field} {refused[0].as_py()!r}: TREC run files separate fields by spaces, so ids and "
             "tags must not be empty or hold any; write Parquet instead (`Run.to_parquet`)."
         )

@@ -1,6 +1,6 @@
-"""Ranked lists with scores, as arrays: what every retriever returns and every measure reads.
+"""Ranked lists with scores, as arrays: the output of retrievers and the input of measures.
 
-A tie order says how a list is sorted before it is measured; the protocols differ in it.
+A tie order defines how a list is sorted before it is measured; the protocols differ in it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, UsageError, nearest
-from r2med.tabular import html_table
+from r2med.tables import html_table
 
 _SHOWN_QUERIES, _SHOWN_DOCUMENTS = 5, 5
 
@@ -45,12 +45,15 @@ class Run:
     def _repr_html_(self) -> str:
         """For notebooks: the first documents of the first queries."""
         first = self.query_ids.to_pylist()[:_SHOWN_QUERIES]
-        rows = [[query, ", ".join(self.listed(query)[:_SHOWN_DOCUMENTS])] for query in first]
+        rows = []
+        for query in first:
+            best = self.ranked_documents(query)[:_SHOWN_DOCUMENTS]
+            rows.append([query, ", ".join(best)])
         return html_table(repr(self), ["query", "best documents"], rows)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many documents each query has."""
+        """The number of documents of each query."""
         return np.diff(self.offsets)
 
     @property
@@ -60,13 +63,13 @@ class Run:
 
     @property
     def ranks(self) -> NDArray[np.int64]:
-        """For every ranked entry, its 1-based place in the list of its query."""
-        places = np.arange(len(self.documents), dtype=np.int64)
-        ranks: NDArray[np.int64] = places - np.repeat(self.offsets[:-1], self.lengths) + 1
+        """For every ranked entry, its 1-based rank in the list of its query."""
+        positions = np.arange(len(self.documents), dtype=np.int64)
+        ranks: NDArray[np.int64] = positions - np.repeat(self.offsets[:-1], self.lengths) + 1
         return ranks
 
     def ranking(self, query_id: str) -> list[tuple[str, float]]:
-        """One query's list as (document id, score) pairs; none for a query that the run lacks."""
+        """The (document id, score) pairs of a query, best first; empty for an unknown query."""
         row = self.query_ids.index(query_id).as_py()
         if row < 0:
             return []
@@ -74,33 +77,35 @@ class Run:
         ids = self.document_ids.take(pa.array(self.documents[part])).to_pylist()
         return list(zip(ids, self.scores[part].tolist(), strict=True))
 
-    def listed(self, query_id: str) -> list[str]:
-        """One query's documents, best first."""
+    def ranked_documents(self, query_id: str) -> list[str]:
+        """The documents of a query, best first."""
         return [document for document, _ in self.ranking(query_id)]
 
     def ranks_of(self, query_id: str) -> dict[str, int]:
-        """The rank of every document in one query's list, the best first."""
-        return {document: rank for rank, document in enumerate(self.listed(query_id), start=1)}
+        """The rank of every document of a query, best first."""
+        documents = self.ranked_documents(query_id)
+        return {document: rank for rank, document in enumerate(documents, start=1)}
 
-    def truncated(self, depth: int) -> Run:
+    def truncate(self, depth: int) -> Run:
         """The first `depth` documents of every list."""
         return self.take(np.flatnonzero(self.ranks <= depth))
 
     def take(self, entries: NDArray[np.int64]) -> Run:
-        """The run of these entries alone; each list has them in the order in which they are given.
+        """A run of some entries, in the given order.
 
-        Entries are places in `documents` and `scores`, of one query after the other.
+        Entries are positions in `documents` and `scores`, grouped by query.
         """
         return self._of(self.query_ids, self.query_rows[entries], entries)
 
     def over(self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64]) -> Run:
-        """The run over other queries: `rows` says where among them each of its own stands.
+        """The run over other queries; `rows` has the new position of each query of this run.
 
-        Queries that are placed nowhere (-1) are left out, new ones have an empty list.
+        Queries at position -1 are left out, and new queries have an empty list.
         """
-        places = rows[self.query_rows]
-        entries = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
-        return self._of(query_ids, places[entries], entries)
+        new_rows = rows[self.query_rows]
+        dropped = int((new_rows < 0).sum())
+        entries = np.argsort(new_rows, kind="stable")[dropped:]
+        return self._of(query_ids, new_rows[entries], entries)
 
     def _of(
         self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64], entries: NDArray[np.int64]
@@ -136,10 +141,11 @@ class Run:
         queries, documents = (
             _strings(ids).dictionary_encode() for ids in (query_ids, document_ids)
         )
-        rows, codes = (each.indices.to_numpy(zero_copy_only=False) for each in (queries, documents))
-        kept = distinct(rows, codes, len(documents.dictionary))
-        if len(kept) < len(rows):
-            entry = int(np.setdiff1d(np.arange(len(rows)), kept)[0])
+        rows = queries.indices.to_numpy(zero_copy_only=False)
+        codes = documents.indices.to_numpy(zero_copy_only=False)
+        distinct = distinct_entries(rows, codes, len(documents.dictionary))
+        if len(distinct) < len(rows):
+            entry = int(np.setdiff1d(np.arange(len(rows)), distinct)[0])
             raise DataError(
                 f"document {documents[entry].as_py()!r} appears twice for query "
                 f"{queries[entry].as_py()!r}; a ranking holds each document once."
@@ -156,11 +162,17 @@ class Run:
     @classmethod
     def from_lists(cls, lists: Mapping[str, Iterable[tuple[str, float]]]) -> Run:
         """From a mapping of query id to (document id, score) pairs, best first."""
-        flat = [(query, *pair) for query, ranked in lists.items() for pair in ranked]
-        queries, documents, scores = zip(*flat, strict=True) if flat else ((), (), ())
+        queries: list[str] = []
+        documents: list[str] = []
+        scores: list[float] = []
+        for query, ranking in lists.items():
+            for document, score in ranking:
+                queries.append(query)
+                documents.append(document)
+                scores.append(score)
         run = cls.from_columns(queries, documents, scores)
-        every = pa.array(list(lists), pa.large_string())
-        return run.over(every, places_of(run.query_ids, every))
+        all_queries = pa.array(list(lists), pa.large_string())
+        return run.over(all_queries, find_positions(run.query_ids, all_queries))
 
     @classmethod
     def from_trec(cls, path: str | Path) -> Run:
@@ -189,32 +201,35 @@ class Run:
         write_parquet(self, Path(path))
 
 
-def distinct(
+def distinct_entries(
     queries: NDArray[np.integer[Any]],
     documents: NDArray[np.int32],
     width: int,
     *,
     last: bool = False,
 ) -> NDArray[np.int64]:
-    """The entries that are the first, or the last, of their query and document; in order.
+    """The first, or the last, entry of each pair of query and document, in order.
 
     `width` is more than the largest code of a document.
     """
     pairs = queries.astype(np.int64) * max(width, 1) + documents
-    _, kept = np.unique(pairs[::-1] if last else pairs, return_index=True)
-    entries: NDArray[np.int64] = np.sort(len(pairs) - 1 - kept if last else kept)
-    return entries
+    if last:
+        _, from_end = np.unique(pairs[::-1], return_index=True)
+        entries = len(pairs) - 1 - from_end
+    else:
+        _, entries = np.unique(pairs, return_index=True)
+    return np.sort(entries).astype(np.int64)
 
 
-def places_of(wanted: pa.Array, known: pa.Array) -> NDArray[np.int64]:
-    """The position of each wanted id among the known ones, -1 where it is not there."""
-    matches = pc.index_in(wanted, value_set=known).fill_null(-1)
-    places: NDArray[np.int64] = matches.to_numpy(zero_copy_only=False).astype(np.int64)
-    return places
+def find_positions(ids: pa.Array, all_ids: pa.Array) -> NDArray[np.int64]:
+    """The position of each id in `all_ids`, or -1 if it is not in there."""
+    matches = pc.index_in(ids, value_set=all_ids).fill_null(-1)
+    positions: NDArray[np.int64] = matches.to_numpy(zero_copy_only=False).astype(np.int64)
+    return positions
 
 
 def offsets_of(lengths: NDArray[Any] | Sequence[int]) -> NDArray[np.int64]:
-    """Where lists of these lengths begin when they stand one after the other, and the end."""
+    """Where consecutive lists of these lengths begin, and the end of the last one."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -231,43 +246,50 @@ def _strings(values: pa.Array | Sequence[str]) -> pa.LargeStringArray:
 TieOrder = Literal["trec", "id-ascending", "list"]
 """`trec`: score as float32 descending, then document id descending, as trec_eval does.
 `id-ascending`: score descending, then id ascending (dense runs of the Nano protocol).
-`list`: as the run has it, scores unread (candidate lists of the Nano protocol)."""
+`list`: the order of the run, whatever its scores (candidate lists of the Nano protocol)."""
 
 
-def ordered(run: Run, ties: TieOrder = "trec") -> Run:
-    """The run with every list in the given order."""
+def sort_lists(run: Run, ties: TieOrder = "trec") -> Run:
+    """The run with every list sorted in a tie order."""
     if ties not in get_args(TieOrder):
         raise UsageError(f"tie order {ties!r} is not known. {nearest(ties, get_args(TieOrder))}")
     if ties == "list":
         return run
     scores = trec_scores(run.scores) if ties == "trec" else run.scores
-    # Only lists that are not in order or have ties, since sorting all would take most time.
-    rows, level = run.query_rows, np.flatnonzero(~(scores[1:] < scores[:-1]))
-    unsettled = np.zeros(len(run), dtype=np.bool_)
-    unsettled[rows[level][rows[level] == rows[level + 1]]] = True
-    entries = np.flatnonzero(unsettled[rows])
+    entries = _unsorted_entries(run, scores)
     if not len(entries):
         return run
-    names = name_places(run, entries)
+    ids = id_ranks(run, entries)
     if ties == "trec":
-        names = -names
+        ids = -ids
+    rows = run.query_rows[entries]
     order = np.arange(len(scores))
-    order[entries] = entries[np.lexsort((names, -scores[entries], rows[entries]))]
+    order[entries] = entries[np.lexsort((ids, -scores[entries], rows))]
     return run.take(order)
 
 
+def _unsorted_entries(run: Run, scores: NDArray[np.floating]) -> NDArray[np.int64]:
+    """The entries of lists that have ties or are not sorted; sorting all lists would be slow."""
+    rows = run.query_rows
+    before = np.flatnonzero(~(scores[1:] < scores[:-1]))
+    of_one_query = before[rows[before] == rows[before + 1]]
+    is_unsorted = np.zeros(len(run), dtype=np.bool_)
+    is_unsorted[rows[of_one_query]] = True
+    return np.flatnonzero(is_unsorted[rows])
+
+
 def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Scores as trec_eval holds them: what float32 cannot tell apart is tied."""
+    """Scores as in trec_eval: those that are equal in float32 are tied."""
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
 
 
-def name_places(run: Run, entries: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """For each of some entries, the place of its document id among theirs in byte order."""
+def id_ranks(run: Run, entries: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """For each of some entries, the rank of its document id among their ids in byte order."""
     documents = run.documents if entries is None else run.documents[entries]
-    used, inverse = np.unique(documents, return_inverse=True)
-    names = run.document_ids.take(pa.array(used)).cast(pa.large_binary())
-    places = np.empty(len(used), dtype=np.int64)
-    places[pc.sort_indices(names).to_numpy()] = np.arange(len(used))
-    by_entry: NDArray[np.int64] = places[inverse]
+    codes, inverse = np.unique(documents, return_inverse=True)
+    names = run.document_ids.take(pa.array(codes)).cast(pa.large_binary())
+    ranks = np.empty(len(codes), dtype=np.int64)
+    ranks[pc.sort_indices(names).to_numpy()] = np.arange(len(codes))
+    by_entry: NDArray[np.int64] = ranks[inverse]
     return by_entry

@@ -1,4 +1,4 @@
-"""From a system's text to something that runs: what may stand where, and who builds it."""
+"""Build systems from specs: which stage may follow which, and which module builds it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from r2med.errors import UsageError
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.given import CandidateSettings, RunSettings, locate_run
-from r2med.settings import identity_of, read
+from r2med.errors import UsageError, nearest
+from r2med.execution.resources import Resources
+from r2med.execution.workers import StageSpec
+from r2med.plugins import load_plugins
+from r2med.retrieve.run_files import CandidateSettings, RunSettings, locate_run
+from r2med.settings import parse_settings, settings_identity
 from r2med.systems.registry import (
     FOLLOWING,
     LEADING,
     Entry,
     StageKind,
-    configured,
-    entries,
-    entry_of,
-    registered,
+    configure,
+    find_entry,
+    require_entry,
+    spell_registered,
 )
 from r2med.systems.spec import NAME, Spec, Unit, parse
 from r2med.systems.stages import (
@@ -34,22 +36,22 @@ from r2med.systems.stages import (
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
-    from r2med.expand.writing import Finder
+    from r2med.expand.expander import Finder
     from r2med.rerank.scores import Tail
 
-#: By engine: the module that builds its stages, and the class of its settings. Each module has
-#: `build(settings, conditions)`, for rerankers `build(name, settings, conditions)`.
-ENGINES: Mapping[str, str] = {
+#: By backend: the module that builds its stages, and the class of its settings. Each module has
+#: `build(settings, resources)`, for rerankers `build(name, settings, resources)`.
+BACKENDS: Mapping[str, str] = {
     "bm25": "r2med.retrieve.bm25:Bm25Retriever",
     "dense": "r2med.retrieve.dense.retriever:Settings",
     "api": "r2med.retrieve.api:ApiSettings",
     "sparse": "r2med.retrieve.multi:SparseSettings",
     "late": "r2med.retrieve.multi:LateSettings",
     "custom": "r2med.retrieve.user_models:UserModelSettings",
-    "run": "r2med.retrieve.given:RunSettings",
-    "candidates": "r2med.retrieve.given:CandidateSettings",
+    "run": "r2med.retrieve.run_files:RunSettings",
+    "candidates": "r2med.retrieve.run_files:CandidateSettings",
     "fusion": "r2med.retrieve.fusion:Fusion",
-    "expand": "r2med.expand.writing:Method",
+    "expand": "r2med.expand.expander:Method",
     "cross-encoder": "r2med.rerank.cross_encoder:CrossEncoderSettings",
     "yes-no": "r2med.rerank.cross_encoder:YesNoSettings",
     "own-code": "r2med.rerank.user_models:OwnCodeSettings",
@@ -64,68 +66,77 @@ _DEFAULT_FUSION = Unit("rrf")
 _LONGEST_LABEL = 60
 #: Why a stage may not stand first, or after others.
 _NOT_FIRST: Mapping[StageKind, str] = {
-    "reranker": "puts the documents of a first stage in order, so one must stand before it, as in "
+    "reranker": "sorts the documents of a first stage, so it needs one before it, as in "
     "'bm25 | {unit}'",
-    "fusion": "fuses what stands before it, as in 'bm25 + bm25-nano | {unit}'",
+    "fusion": "fuses the retrievers before it, as in 'bm25 + bm25-nano | {unit}'",
     "expander": "expands queries for what follows it, as in '{unit} | bm25'",
 }
 _NOT_NEXT: Mapping[StageKind, str] = {
-    "retriever": "searches the corpus, so nothing but an expander may stand before it; fuse "
+    "retriever": "searches the corpus, so only an expander may come before it; fuse "
     "retrievers with '+'",
-    "given": "is read, not searched, so nothing may stand before it; fuse rankings with '+'",
-    "fusion": "fuses what is joined by '+' right before it, as in 'bm25 + bm25-nano | rrf'",
-    "expander": "expands queries, so it must stand before the retriever",
+    "given": "is read, not searched, so nothing may come before it; fuse rankings with '+'",
+    "fusion": "fuses retrievers joined by '+' right before it, as in 'bm25 + bm25-nano | rrf'",
+    "expander": "expands queries, so it must come before the retriever",
 }
 
 
 @dataclass(frozen=True)
 class System:
-    """A runnable system and the text that names it."""
+    """A system that can run, and its spec."""
 
     spec: Spec
     stage: Stage
-    conditions: Conditions
+    resources: Resources
 
     @classmethod
     def from_spec(
         cls,
         text: str | Spec,
-        conditions: Conditions | None = None,
+        resources: Resources | None = None,
         *,
         models: Mapping[str, object] | None = None,
     ) -> System:
-        """Build a system from its text; unknown names and options are UsageErrors.
+        """Build a system from its spec.
 
-        `models` gives names to objects of the caller's own, so that the text may use them:
-        `from_spec("bm25 | mine@50", models={"mine": reranker})`.
+        Args:
+            text: A spec such as "bm25 + minilm", as text or parsed.
+            resources: What the stages share; new resources with default options if None.
+            models: Python objects by the names that the spec uses for them.
+
+        Raises:
+            UsageError: If a name or option is not known.
+
+        Example:
+            >>> str(System.from_spec("bm25 + bm25-nano | rrf[k=10]"))
+            'bm25 + bm25-nano | rrf[k=10]'
         """
-        spec = registered(parse(text) if isinstance(text, str) else text)
-        conditions, models = conditions or Conditions(), models or {}
+        spec = spell_registered(parse(text) if isinstance(text, str) else text)
+        resources, models = resources or Resources(), models or {}
         for name in models:
             _check_name(name)
         if spec.label is not None:
             _check_label(spec.label)
-        return cls(spec, Builder(conditions, models).system(spec), conditions)
+        return cls(spec, Builder(resources, models).system(spec), resources)
 
     @classmethod
     def from_model(
-        cls, model: object, *, name: str | None = None, conditions: Conditions | None = None
+        cls, model: object, *, name: str | None = None, resources: Resources | None = None
     ) -> System:
-        """A system around a model of the caller's own: see docs/your-model.md."""
+        """Build a system around a Python object; see docs/your-model.md."""
         from r2med.rerank.user_models import is_reranker
         from r2med.retrieve.user_models import name_of
 
         if is_reranker(model) and not hasattr(model, "encode"):
             raise UsageError(
-                f"a {type(model).__name__} puts documents in order, so a first stage must stand "
+                f"a {type(model).__name__} sorts documents of a first stage, so it needs one "
                 "before it, as in r2med.evaluate('bm25 | mine', task, models={'mine': model})."
             )
         name = name or name_of(model)
-        return cls.from_spec(Spec((Unit(name),)), conditions, models={name: model})
+        return cls.from_spec(Spec((Unit(name),)), resources, models={name: model})
 
     @property
     def label(self) -> str | None:
-        """What tables call it, where that is not its text."""
+        """The name in tables, if it differs from the spec."""
         return self.spec.label
 
     def __str__(self) -> str:
@@ -134,47 +145,49 @@ class System:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds parts under some conditions; names in `models` mean the caller's own objects."""
+    """Builds stages; names in `models` are Python objects of the caller."""
 
-    conditions: Conditions
+    resources: Resources
     models: Mapping[str, object]
 
     def system(self, part: Spec | Unit) -> Stage:
-        """A whole system: an expander or first stages, then rerankers."""
+        """Build a whole system: an expander or first stages, then rerankers."""
         if isinstance(part, Unit):
-            return self._first(part)
-        expands = part.stages and len(part.fused) == 1 and self._kind(part.fused[0]) == "expander"
-        current, done = self._expanded(part) if expands else self._fused(part)
-        for place in range(done, len(part.stages)):
-            spec = Spec(part.fused, part.stages[: place + 1])
-            current = self._next(spec, current, part.stages[place])
+            return self._build_first(part)
+        expands = (
+            part.stages and len(part.fused) == 1 and self._stage_type(part.fused[0]) == "expander"
+        )
+        current, done = self._build_expanded(part) if expands else self._build_fused(part)
+        for index in range(done, len(part.stages)):
+            spec = Spec(part.fused, part.stages[: index + 1])
+            current = self._build_next(spec, current, part.stages[index])
         return current
 
-    def _fused(self, part: Spec) -> tuple[Stage, int]:
-        """First stages, fused where there are several, and how many stages say in which way."""
+    def _build_fused(self, part: Spec) -> tuple[Stage, int]:
+        """Build the first stages, fused if there are several; return how many units were used."""
         members = tuple(self.system(member) for member in part.fused)
         if len(members) == 1:
             return members[0], 0
         unit, done = _DEFAULT_FUSION, 0
-        if part.stages and self._kind(part.stages[0], FOLLOWING) == "fusion":
+        if part.stages and self._stage_type(part.stages[0], FOLLOWING) == "fusion":
             unit, done = cast(Unit, part.stages[0]), 1
-        fusion = read_settings(configured(unit))
+        fusion = read_settings(configure(unit))
         depth = unit.depth or max(member.depth for member in members)
         text = str(Spec(part.fused, part.stages[:done]))
         return Fused(text, str(unit), members, fusion, depth), done
 
-    def _expanded(self, part: Spec) -> tuple[Stage, int]:
-        """An expander and the one stage that searches with its queries."""
+    def _build_expanded(self, part: Spec) -> tuple[Stage, int]:
+        """Build an expander and the stage that searches with its queries."""
         unit, searching = cast(Unit, part.fused[0]), part.stages[0]
-        if self._kind(searching) == "expander":
+        if self._stage_type(searching) == "expander":
             raise UsageError(
                 f"system {str(part)!r}: {searching} expands queries that {unit} expanded already. "
                 f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
             )
-        from r2med.expand.writing import Expander
+        from r2med.expand.expander import Expander
 
         first = self.system(searching)
-        expander = Expander(read_settings(configured(unit)), self.conditions, self._finder)
+        expander = Expander(read_settings(configure(unit)), self.resources, self._build_finder)
         text = str(Spec(part.fused, (searching,)))
         stage = Expanding(text, str(unit), expander, first)
         if dict(unit.options) != {"generations": "published"} or not first.published_as:
@@ -182,39 +195,39 @@ class Builder:
         name = f"{unit.name}:{unit.argument} | {first.published_as}"
         return replace(stage, published_as=name, deviations=first.deviations), 1
 
-    def _finder(self, task: Task, text: str) -> Finder:
-        """What an expander that reads before it writes searches with."""
-        from r2med.expand.writing import Finder
+    def _build_finder(self, task: Task, text: str) -> Finder:
+        """Build the retriever of an expander that reads before it writes."""
+        from r2med.expand.expander import Finder
 
         stage = self.system(parse(text))
         if not isinstance(stage, Retrieval):
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
-        return Finder(task, stage.retriever, stage.built)
+        return Finder(task, stage.retriever, stage.search_identity(task))
 
-    def _kind(self, part: Unit | Spec, stages: tuple[StageKind, ...] = LEADING) -> StageKind:
+    def _stage_type(self, part: Unit | Spec, stages: tuple[StageKind, ...] = LEADING) -> StageKind:
         if isinstance(part, Spec):
             return "retriever"
         if part.name not in self.models:
-            return entry_of(part, stages).stage
+            return require_entry(part, stages).stage
         from r2med.rerank.user_models import is_reranker
 
         model = self.models[part.name]
         encodes = stages == LEADING and hasattr(model, "encode")
         return "reranker" if is_reranker(model) and not encodes else "retriever"
 
-    def _first(self, unit: Unit) -> Stage:
-        if refused := _NOT_FIRST.get(self._kind(unit)):
+    def _build_first(self, unit: Unit) -> Stage:
+        if refused := _NOT_FIRST.get(self._stage_type(unit)):
             raise UsageError(f"system {str(unit)!r}: {unit.name} {refused.format(unit=unit)}.")
         text = str(unit)
         if unit.name in self.models:
             from r2med.retrieve.user_models import retriever_of
 
             entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
-            entry = entry.overridden(dict(unit.options))
+            entry = entry.override(dict(unit.options))
             model = self.models[unit.name]
-            retriever = retriever_of(model, name=unit.name, conditions=self.conditions)
+            retriever = retriever_of(model, name=unit.name, resources=self.resources)
             return Retrieval(text, text, entry, retriever, unit.depth or entry.depth)
-        entry = configured(unit)
+        entry = configure(unit)
         settings = read_settings(entry)
         depth = unit.depth or entry.depth
         if isinstance(settings, RunSettings):
@@ -223,14 +236,17 @@ class Builder:
         if isinstance(settings, CandidateSettings):
             return GivenCandidates(text, text, settings, depth, tie_order=entry.ties)
         module = _module(entry)
-        retriever = module.build(settings, self.conditions.building(module.__name__, settings))
-        stage = Retrieval(text, text, entry, retriever, depth, identity_of(settings))
+        retriever = module.build(settings, self.resources)
+        if hasattr(retriever, "worker_stage"):
+            worker_stage = StageSpec(text, self.resources.options, build_retriever)
+            retriever = replace(retriever, worker_stage=worker_stage)
+        stage = Retrieval(text, text, entry, retriever, depth, settings_identity(settings))
         if unit.options or unit.depth is not None:
             return stage
         return replace(stage, published_as=entry.published_as, deviations=entry.deviations)
 
-    def _next(self, spec: Spec, first: Stage, unit: Unit | Spec) -> Stage:
-        kind = self._kind(unit, FOLLOWING)
+    def _build_next(self, spec: Spec, first: Stage, unit: Unit | Spec) -> Stage:
+        kind = self._stage_type(unit, FOLLOWING)
         if isinstance(unit, Spec) or kind in _NOT_NEXT:
             why = _NOT_NEXT[kind]
             if isinstance(unit, Unit) and unit.name == "model":
@@ -240,15 +256,17 @@ class Builder:
             from r2med.rerank.user_models import reranker_of
 
             entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
-            entry = entry.overridden(dict(unit.options))
-            reranker = reranker_of(unit.name, self.models[unit.name], self.conditions)
+            entry = entry.override(dict(unit.options))
+            reranker = reranker_of(unit.name, self.models[unit.name], self.resources)
             identity: Mapping[str, object] = {}
         else:
-            entry = configured(unit)
+            entry = configure(unit)
             settings, module = read_settings(entry), _module(entry)
-            conditions = self.conditions.building(module.__name__, settings, str(unit))
-            reranker = module.build(str(unit), settings, conditions)
-            identity = identity_of(settings)
+            reranker = module.build(str(unit), settings, self.resources)
+            if hasattr(reranker, "worker_stage"):
+                options = self.resources.options
+                reranker.worker_stage = StageSpec(str(unit), options, build_reranker)
+            identity = settings_identity(settings)
         if entry.tail not in ("keep", "drop"):
             raise UsageError(
                 f"system {unit}: tail={entry.tail} is not known. tail=keep leaves the first "
@@ -270,19 +288,32 @@ class Builder:
         return replace(stage, published_as=name, deviations=entry.deviations)
 
 
+def build_retriever(spec: str, resources: Resources) -> Any:
+    """Build a retriever in a worker."""
+    stage = Builder(resources, {}).system(parse(spec))
+    return cast(Retrieval, stage).retriever
+
+
+def build_reranker(spec: str, resources: Resources) -> Any:
+    """Build a reranker in a worker; `spec` is its unit, without a first stage."""
+    unit = parse(f"bm25 | {spec}").stages[0]
+    entry = configure(cast(Unit, unit))
+    return _module(entry).build(str(unit), read_settings(entry), resources)
+
+
 def read_settings(entry: Entry) -> Any:
-    """An entry's settings as its engine declares them."""
-    declared = getattr(_module(entry), ENGINES[entry.engine].partition(":")[2])
-    return read(declared, entry.fields, name=entry.name)
+    """Return the settings of an entry, read as its backend declares them."""
+    declared = getattr(_module(entry), _backend(entry).partition(":")[2])
+    return parse_settings(declared, entry.fields, name=entry.name)
 
 
 def _module(entry: Entry) -> Any:
-    return importlib.import_module(ENGINES[entry.engine].partition(":")[0])
+    return importlib.import_module(_backend(entry).partition(":")[0])
 
 
 def _check_label(label: str) -> None:
-    """A label must not read as another system, nor break a table."""
-    if label.lower() in entries():
+    """Refuse a label that is the name of a system, or breaks a table."""
+    if find_entry(label):
         raise UsageError(f"label {label!r} is the name of another system. Choose one of its own.")
     if len(label) > _LONGEST_LABEL or not label.strip() or not label.isprintable():
         raise UsageError(
@@ -291,11 +322,24 @@ def _check_label(label: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    """The name of a model must fit into a system's text, and belong to no other system."""
-    if name.lower() in entries():
+    """Refuse a name that does not fit into a spec, or is the name of a system."""
+    if find_entry(name):
         raise UsageError(f"name={name!r} is the name of another system. Give one of its own.")
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"name={name!r} cannot stand in a system's text. Use letters, digits, '.', '_' and "
+            f"name={name!r} cannot be used in a spec. Use letters, digits, '.', '_' and "
             "'-', as in name='my-model'."
         )
+
+
+def _backend(entry: Entry) -> str:
+    """Where the settings of an entry's backend are declared, as `module:Class`."""
+    if entry.backend in BACKENDS:
+        return BACKENDS[entry.backend]
+    added = load_plugins().backends
+    if entry.backend in added:
+        return added[entry.backend]
+    raise UsageError(
+        f"{entry.name}: backend {entry.backend!r} is not known. "
+        f"{nearest(entry.backend, [*BACKENDS, *added])}"
+    )

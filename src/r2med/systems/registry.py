@@ -15,9 +15,10 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from r2med.errors import UsageError, nearest
+from r2med.plugins import REGISTRY_VARIABLE, RegistryEntry, load_plugins
 from r2med.runs.run import TieOrder
-from r2med.settings import shipped
-from r2med.systems.spec import Spec, Unit, mapped, parse, units_of
+from r2med.settings import read_packaged_toml
+from r2med.systems.spec import Spec, Unit, map_units, parse, units_of
 
 _PACKAGE = Path(__file__).parents[1]
 _CLASS = re.compile(r"[A-Z]\w*")
@@ -30,7 +31,7 @@ SOURCES: tuple[str, ...] = (
     "retrieve/dense/encoders.toml",
     "retrieve/api.toml",
     "retrieve/multi.toml",
-    "retrieve/given.toml",
+    "retrieve/run_files.toml",
     "retrieve/fusions.toml",
     "expand/methods.toml",
     "rerank/rerankers.toml",
@@ -48,11 +49,11 @@ KIND_TITLES: Mapping[SystemKind, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name; `fields` are the engine's own settings, all of them overridable."""
+    """A registered name; `fields` are the backend's own settings, all of them overridable."""
 
     name: str
     stage: StageKind
-    engine: str
+    backend: str
     description: str
     argument: str | None = None
     """The field that the text after a ':' sets; None takes no such text."""
@@ -62,6 +63,9 @@ class Entry:
     published_depths: tuple[int, ...] = ()
     """The depths at which it was."""
     deviations: tuple[str, ...] = ()
+    """How this implementation differs from the published one."""
+    peculiarities: tuple[str, ...] = ()
+    """How the published protocol, which is implemented here, differs from common practice."""
     depth: int = 100
     ties: TieOrder = "trec"
     tail: str = "keep"
@@ -78,8 +82,8 @@ class Entry:
     """Settings of others for the same model, by name: `e5[protocol=mteb]`."""
     fields: Mapping[str, object] = field(default_factory=dict)
 
-    def overridden(self, options: Mapping[str, str]) -> Entry:
-        """The entry with some fields replaced by texts, which its engine's settings read."""
+    def override(self, options: Mapping[str, str]) -> Entry:
+        """The entry with some fields replaced by texts, which its backend's settings read."""
         changed = dict(self.fields)
         if self.stage == "reranker":
             changed["tail"] = self.tail
@@ -91,8 +95,13 @@ class Entry:
                 option = f"{self.name}[protocol={protocol[:60]}]"
                 raise UsageError(f"{option}: {self.name} has no such protocol. {known}")
             changed |= self.protocols[protocol]
+        arguments = [*self.fields.get("arguments", ())]  # type: ignore[misc]
         for key, text in options.items():
-            if key not in changed:
+            if key not in changed and "arguments" in changed:
+                arguments.append(f"{key}={text}")
+                changed["arguments"] = arguments
+                continue
+            if key not in changed or key == "arguments":
                 raise UsageError(
                     f"{self.name}[{key}={text[:60]}]: {self.name} has no option {key!r}. "
                     f"{nearest(key, changed)}"
@@ -108,12 +117,12 @@ FOLLOWING: tuple[StageKind, ...] = ("reranker", "fusion")
 LEADING: tuple[StageKind, ...] = ("retriever", "given", "expander")
 
 
-def entry_of(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
+def require_entry(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
     """The entry of a unit where one of some stages may stand; the error offers what may be meant.
 
     A folder may be an encoder, or a cross-encoder after a '|'; `module:Class` may be a class.
     """
-    if (entry := entries().get(unit.name.lower())) is not None:
+    if (entry := find_entry(unit.name)) is not None:
         return entry
     after = stages == FOLLOWING
     known = [name for name, each in entries().items() if each.stage in stages]
@@ -124,27 +133,27 @@ def entry_of(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
         if unit.argument is None and Path(unit.name).is_dir():
             hint = f"The model in that folder is written '{'ce' if after else 'dense'}:./{unit}'."
         elif after:
-            hint += "\nA reranker of yours is written 'own:module:Class'; see docs/pipelines.md."
+            hint += "\nA reranker of yours is written 'own:module:Class'; see docs/rerankers.md."
     what = "reranker or fusion" if after else "system"
     raise UsageError(f"{what} {str(unit)!r} is not known. {hint}")
 
 
-def configured(unit: Unit) -> Entry:
+def configure(unit: Unit) -> Entry:
     """The entry of a unit with its argument and options put in."""
-    entry = entry_of(unit)
+    entry = require_entry(unit)
     options = dict(unit.options)
     if unit.argument is not None:
         if entry.argument is None:
             raise UsageError(f"system {unit}: {unit.name} takes no argument after ':'.")
         options[entry.argument] = unit.argument
-    return entry.overridden(options)
+    return entry.override(options)
 
 
-def registered(spec: Spec) -> Spec:
+def spell_registered(spec: Spec) -> Spec:
     """A system with the registered spelling of every name, under which its results are stored."""
 
-    def spelt(unit: Unit) -> Unit:
-        entry = entries().get(unit.name.lower())
+    def spell(unit: Unit) -> Unit:
+        entry = find_entry(unit.name)
         if entry is None:
             return unit
         argument = unit.argument
@@ -154,12 +163,30 @@ def registered(spec: Spec) -> Spec:
             argument = find_llm(argument, anything=True).name
         return replace(unit, name=entry.name, argument=argument)
 
-    return mapped(spec, spelt)
+    return map_units(spec, spell)
 
 
 def parts_of(system: str) -> list[tuple[Unit, Entry | None]]:
     """Every unit of a system's text with its entry; None for a name that is not registered."""
-    return [(unit, entries().get(unit.name.lower())) for unit in units_of(parse(system))]
+    return [(unit, find_entry(unit.name)) for unit in units_of(parse(system))]
+
+
+#: An option or argument that is a name or number, not a path or a Python class.
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}")
+#: Backends that read a file or import a module named in the spec.
+_FROM_USER = ("run", "candidates", "custom", "own", "own-code")
+
+
+def is_plain(system: str) -> bool:
+    """Whether a spec names only registered stages: no file, no folder, no Python class."""
+    try:
+        parts = parts_of(system)
+    except UsageError:
+        return False
+    words = [value for unit, _ in parts for _, value in unit.options]
+    words += [unit.argument for unit, _ in parts if unit.argument]
+    registered = all(entry and entry.backend not in _FROM_USER for _, entry in parts)
+    return registered and all(_WORD.fullmatch(word) for word in words)
 
 
 def kind_of(spec: Spec) -> SystemKind:
@@ -201,25 +228,90 @@ def _flat(spec: Spec) -> Spec:
 
 
 def _stage_of(part: Unit | Spec) -> str | None:
-    known = entries().get(part.name.lower()) if isinstance(part, Unit) else None
+    known = find_entry(part.name) if isinstance(part, Unit) else None
     return known.stage if known else None
 
 
-@cache
+def find_entry(name: str) -> Entry | None:
+    """The entry of a name, in any case; plugins are read only for names that r2med lacks."""
+    lowered = name.lower()
+    return packaged_entries().get(lowered) or added_entries().get(lowered)
+
+
 def entries() -> Mapping[str, Entry]:
-    """All registered names; what is no field of an entry is a setting of its engine."""
+    """All registered names: those of r2med, then those of plugins and the registry file."""
+    return MappingProxyType({**packaged_entries(), **added_entries()})
+
+
+@cache
+def packaged_entries() -> Mapping[str, Entry]:
+    """The names that r2med has."""
     registry: dict[str, Entry] = {}
-    own = {each.name for each in fields(Entry)} - {"name", "fields"}
     for source in SOURCES:
-        declared = dict(shipped(source))
+        declared = dict(read_packaged_toml(source))
         defaults = declared.pop("defaults", {})
         for name, table in declared.items():
-            shared: dict[str, Any] = {"stage": "retriever"}
-            settings: dict[str, object] = {}
-            for key, value in (defaults.get(table["engine"], {}) | table).items():
-                if key in own:
-                    shared[key] = tuple(value) if isinstance(value, list) else value
-                else:
-                    settings[key] = value
-            registry[name] = Entry(name, fields=MappingProxyType(settings), **shared)
+            registry[name] = _read_entry(name, defaults.get(table["backend"], {}) | table)
     return MappingProxyType(registry)
+
+
+def added_entries() -> Mapping[str, Entry]:
+    """The names that plugins and the registry file add."""
+    added: dict[str, Entry] = {}
+    for name, entry in load_plugins().systems.items():
+        if name.lower() in packaged_entries():
+            raise UsageError(
+                f"{entry.where}: r2med already has a system {name!r}. Give yours another name."
+            )
+        added[name.lower()] = _read_added(entry)
+    return MappingProxyType(added)
+
+
+def _read_added(entry: RegistryEntry) -> Entry:
+    """An entry of a plugin or registry file: `like` an entry of r2med, or of a `backend`."""
+    table = {"description": f"added by {entry.source}", **entry.fields}
+    if (base_name := table.pop("like", None)) is not None:
+        base = packaged_entries().get(str(base_name).lower())
+        if base is None:
+            raise UsageError(
+                f"{entry.where}: like = {base_name!r} is not a system of r2med. "
+                f"{nearest(str(base_name), packaged_entries())}"
+            )
+        shared = {"stage", "backend", "argument", "depth", "ties", "tail", "licence"}
+        inherited = {name: getattr(base, name) for name in shared} | dict(base.fields)
+    else:
+        inherited = _defaults(str(table.get("backend")))
+    table = inherited | table
+    if not isinstance(table.get("backend"), str):
+        raise UsageError(
+            f'{entry.where}: the field "backend" is missing. Write, for example, '
+            'backend = "dense", or like = "bm25".'
+        )
+    if table["backend"] in _FROM_USER and not entry.may_run_code:
+        raise UsageError(
+            f"{entry.where}: backend {table['backend']!r} runs Python code, which a file in the "
+            f"working folder may not ask for. Name the file in {REGISTRY_VARIABLE} if you trust it."
+        )
+    return _read_entry(entry.name, table)
+
+
+def _defaults(backend: str) -> dict[str, Any]:
+    """The packaged defaults of a backend; none for a backend that a plugin adds."""
+    for source in SOURCES:
+        defaults = read_packaged_toml(source).get("defaults", {})
+        if backend in defaults:
+            return dict(defaults[backend])
+    return {}
+
+
+def _read_entry(name: str, table: Mapping[str, Any]) -> Entry:
+    """An entry from its table; keys that are not fields of an entry are settings of its backend."""
+    own_fields = {field.name for field in fields(Entry)} - {"name", "fields"}
+    shared: dict[str, Any] = {"stage": "retriever"}
+    settings: dict[str, object] = {}
+    for key, value in table.items():
+        if key in own_fields:
+            shared[key] = tuple(value) if isinstance(value, list) else value
+        else:
+            settings[key] = value
+    return Entry(name, fields=MappingProxyType(settings), **shared)

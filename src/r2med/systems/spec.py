@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import NoReturn
 
 from r2med.errors import UsageError
@@ -43,8 +44,8 @@ class Unit:
     depth: int | None = None
 
     def __str__(self) -> str:
-        argument = "" if self.argument is None else f":{_written(self.argument)}"
-        options = ",".join(f"{key}={_written(value)}" for key, value in self.options)
+        argument = "" if self.argument is None else f":{_format_value(self.argument)}"
+        options = ",".join(f"{key}={_format_value(value)}" for key, value in self.options)
         depth = "" if self.depth is None else f"@{self.depth}"
         return f"{self.name}{argument}{f'[{options}]' if options else ''}{depth}"
 
@@ -66,7 +67,7 @@ class Spec:
         text = " | ".join([first, *(_member(stage) for stage in self.stages)])
         if self.label is None:
             return text
-        return f"{self.label if NAME.fullmatch(self.label) else _quoted(self.label)}={text}"
+        return f"{self.label if NAME.fullmatch(self.label) else _quote(self.label)}={text}"
 
     @property
     def unlabelled(self) -> Spec:
@@ -74,24 +75,30 @@ class Spec:
         return Spec(self.fused, self.stages)
 
 
+@cache
 def parse(text: str) -> Spec:
-    """Read a system; a UsageError shows the text with a mark under the place that is wrong."""
+    """Parse a spec; a UsageError marks the position that is wrong.
+
+    Equal texts are parsed once: a spec is a value that never changes.
+    """
     reader = _Reader(text)
     label = reader.take(_LABEL)
     spec = reader.system()
-    if reader.place < len(text):
+    if reader.position < len(text):
         reader.fail("expected '|', '+' or the end")
-    named = None if label is None else label[1] or _unescaped(label[2])
+    named = None if label is None else label[1] or _unescape(label[2])
     return Spec(spec.fused, spec.stages, named)
 
 
-def mapped(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
-    """The system with every unit changed, wherever it stands."""
+def map_units(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
+    """Return the system with every unit changed, at any depth."""
 
-    def part(each: Unit | Spec) -> Unit | Spec:
-        return change(each) if isinstance(each, Unit) else mapped(each, change)
+    def change_member(member: Unit | Spec) -> Unit | Spec:
+        return change(member) if isinstance(member, Unit) else map_units(member, change)
 
-    return Spec(tuple(map(part, spec.fused)), tuple(map(part, spec.stages)), spec.label)
+    fused = tuple(change_member(member) for member in spec.fused)
+    stages = tuple(change_member(member) for member in spec.stages)
+    return Spec(fused, stages, spec.label)
 
 
 def units_of(spec: Spec) -> list[Unit]:
@@ -106,11 +113,11 @@ def _member(part: Unit | Spec) -> str:
     return str(part) if isinstance(part, Unit) else f"({part})"
 
 
-def _written(value: str) -> str:
-    return value if _BARE.fullmatch(value) else _quoted(value)
+def _format_value(value: str) -> str:
+    return value if _BARE.fullmatch(value) else _quote(value)
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + escaped.replace("\n", "\\n").replace("\t", "\\t") + '"'
 
@@ -121,7 +128,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.nested = 0
-        self.place = 0
+        self.position = 0
         self.take("")
 
     def system(self) -> Spec:
@@ -154,10 +161,10 @@ class _Reader:
     def options(self) -> tuple[tuple[str, str], ...]:
         options: dict[str, str] = {}
         while not options or self.take(","):
-            start = self.place
+            start = self.position
             key = self.expect(_KEY, "an option, as in [k1=1.2]")
             if key in options:
-                self.place = start
+                self.position = start
                 self.fail(f"option {key!r} is given twice")
             self.expect("=")
             options[key] = self.value()
@@ -167,14 +174,14 @@ class _Reader:
     def value(self) -> str:
         quoted = self.take(_QUOTED)
         if quoted is not None:
-            return _unescaped(quoted[0][1:-1])
+            return _unescape(quoted[0][1:-1])
         if self.ahead('"'):
             self.fail('a quoted value ends with " and knows the escapes \\" \\\\ \\n \\t')
         return self.expect(_BARE, 'a value (quote it if it holds spaces or | + @ [ ] ( ) , ")')
 
     def wanted_name(self) -> str:
         """What a unit begins with; a path says what it may be a path of."""
-        path = _PATH.match(self.text, self.place)
+        path = _PATH.match(self.text, self.position)
         if not path:
             return "the name of a system"
         shown = path[0] if len(path[0]) <= _SHOWN else "PATH"
@@ -192,25 +199,25 @@ class _Reader:
     def take(self, rule: str | re.Pattern[str]) -> re.Match[str] | None:
         """Read a symbol or what a rule matches, if it stands here, and the spaces after it."""
         pattern = re.compile(re.escape(rule)) if isinstance(rule, str) else rule
-        match = pattern.match(self.text, self.place)
+        match = pattern.match(self.text, self.position)
         if match:
-            self.place = match.end()
-            while self.text[self.place : self.place + 1].isspace():
-                self.place += 1
+            self.position = match.end()
+            while self.text[self.position : self.position + 1].isspace():
+                self.position += 1
         return match
 
     def ahead(self, symbol: str) -> bool:
-        return self.text.startswith(symbol, self.place)
+        return self.text.startswith(symbol, self.position)
 
     def fail(self, why: str) -> NoReturn:
-        start, end = max(0, self.place - _SHOWN), self.place + _SHOWN
+        start, end = max(0, self.position - _SHOWN), self.position + _SHOWN
         shown = self.text[start:end].replace("\n", " ")
         raise UsageError(
-            f"system: {why}.\n  {shown}\n  {' ' * (self.place - start)}^\n"
+            f"system: {why}.\n  {shown}\n  {' ' * (self.position - start)}^\n"
             "A system reads like 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' or "
             "'bm25 | monobert@100'; see docs/systems.md."
         )
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return re.sub(r"\\(.)", lambda escape: _ESCAPES[escape[1]], text)

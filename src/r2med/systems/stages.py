@@ -2,7 +2,7 @@
 
 Every stage has `depth`, how many documents its run holds per query, `identity(task)`, all that
 decides the run as JSON values, `ties(task)`, the order of equal scores by which it is measured, and
-`run(work)`. Identity and ties depend on the task where its protocol or files beside its data
+`run(context)`. Identity and ties depend on the task where its protocol or files beside its data
 decide: candidate lists, generations. Stages are built by `systems.build`. What needs a language
 model or a reranker is imported where a system has one, so plain retrieval loads neither.
 """
@@ -16,29 +16,33 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from r2med.algorithms import TASK_SPECIFIC, versions
 from r2med.errors import UsageError
+from r2med.execution.usage import Usage
 from r2med.retrieve.fusion import Fusion
-from r2med.retrieve.given import CandidateSettings, Findings, RunFile, find_subset, fitted
-from r2med.retrieve.interface import QueryForm, Retriever, search_forms
+from r2med.retrieve.interface import MeteredSearcher, QueryForm, Retriever, search_with
+from r2med.retrieve.run_files import CandidateSettings, Findings, RunFile, find_subset, fitted
 from r2med.runs import Run
-from r2med.runs.run import TieOrder, ordered
-from r2med.settings import identity_of
+from r2med.runs.run import TieOrder, sort_lists
+from r2med.settings import settings_identity
+from r2med.systems.output import (
+    Facts,
+    StageContext,
+    StageCost,
+    StageOutput,
+    measure_step,
+    merge_facts,
+)
 from r2med.systems.registry import Entry
-from r2med.systems.work import Work
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.expand.answers import Expansion
-    from r2med.expand.writing import Bound, Expander
+    from r2med.expand.expander import Bound, Expander
     from r2med.rerank.scores import Reranker, Tail
 
-#: Queries in one form or more, each form a whole set of queries.
-Variants = Sequence[Sequence[QueryForm]]
-
-#: Raised when equal members, expansions or scores would be put together into another run.
-_FUSION_VERSION = 2
-_EXPANSION_VERSION = 2
-_RERANKING_VERSION = 1
+#: One or more variants of all queries; None is the queries as they are.
+Variants = Sequence[Sequence[QueryForm] | None]
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,15 @@ class _Named:
 
 
 @dataclass(frozen=True)
+class VariantOutput:
+    """One run for each variant of the queries, and what they took together."""
+
+    runs: list[Run]
+    facts: Facts
+    costs: tuple[StageCost, ...]
+
+
+@dataclass(frozen=True)
 class Retrieval(_Named):
     """One retriever, as its registry entry configures it."""
 
@@ -66,43 +79,53 @@ class Retrieval(_Named):
     settings: Mapping[str, object] = field(default_factory=dict)
     """Of the entry, as far as they may change a ranking."""
 
-    @property
-    def built(self) -> Mapping[str, object]:
-        """The identity of what searches: engine, settings, and what it read besides them."""
-        return {
-            "engine": self.entry.engine,
+    def search_identity(self, task: Task) -> Mapping[str, object]:
+        """What searches, at any depth: backend, settings, files and the task's wording."""
+        identity = {
+            "backend": self.entry.backend,
             "settings": dict(self.settings),
             **self.retriever.identity,
         }
+        if not type(self.retriever).__module__.startswith("r2med."):
+            from r2med.retrieve.user_models import code_identity
+
+            return {**identity, **code_identity(self.retriever)}
+        if task_identity := getattr(self.retriever, "task_identity", None):
+            identity[TASK_SPECIFIC] = task_identity(task)
+        return identity
 
     def identity(self, task: Task) -> Mapping[str, object]:
         """The retriever's identity and the depth."""
-        return {"retriever": self.built, "depth": self.depth}
+        return {"retriever": self.search_identity(task), "depth": self.depth}
 
     def ties(self, task: Task) -> TieOrder:
         """As the entry's protocol says; the Nano protocol orders equal scores by id, ascending."""
         nano = task.suite == "nano" and self.entry.ties == "trec"
         return "id-ascending" if nano else self.entry.ties
 
-    def run(self, work: Work) -> Run:
+    def run(self, context: StageContext) -> StageOutput:
         """Prepare the corpus, then search it."""
-        return self.run_forms(work, (None,))[0]
+        found = self.search_variants(context, (None,))
+        return StageOutput(found.runs[0], found.facts, found.costs)
 
-    def run_forms(self, work: Work, variants: Sequence[Sequence[QueryForm] | None]) -> list[Run]:
-        """One run per variant of the queries, None as they are; the corpus is prepared once."""
-        queries, depth = work.task.queries, self.depth
-        with work.ledger.stage("index", self.name):
-            searcher = self.retriever.prepare(work.task)
-        work.ledger.tell(self.name, searcher.facts())
-        with work.ledger.stage("search", self.name):
-            runs = [
-                search_forms(searcher, queries, forms, depth=depth)
-                if forms
-                else searcher.search(queries, depth=depth)
-                for forms in variants
-            ]
-        work.ledger.tell(self.name, searcher.facts())
-        return runs
+    def search_variants(self, context: StageContext, variants: Variants) -> VariantOutput:
+        """Search with each variant of the queries; the corpus is prepared once."""
+        with measure_step("index", self.name) as indexing:
+            searcher = self.retriever.prepare(context.task)
+        facts = dict(searcher.facts())
+        if isinstance(searcher, MeteredSearcher):
+            index_usage = searcher.usage
+        else:
+            index_usage = Usage.from_facts(facts)
+        runs, usage = [], Usage()
+        with measure_step("search", self.name) as searching:
+            for forms in variants:
+                found = search_with(searcher, context.task.queries, forms, depth=self.depth)
+                runs.append(found.run)
+                facts |= found.facts
+                usage += found.usage
+        costs = (indexing.cost(index_usage), searching.cost(usage))
+        return VariantOutput(runs, {self.name: facts}, costs)
 
 
 @dataclass(frozen=True)
@@ -128,15 +151,25 @@ class GivenRun(_Named):
 
     def identity(self, task: Task) -> Mapping[str, object]:
         """The file's content and how it is read."""
-        return {"run": self._fingerprint, "repeats": self.file.repeats, "depth": self.cut}
+        return {
+            "run": self._fingerprint,
+            "repeats": self.file.repeats,
+            "depth": self.cut,
+            "algorithms": versions("run-fitting"),
+        }
 
-    def run(self, work: Work) -> Run:
-        """The lists of the task's queries; a notice says what does not fit it."""
-        with work.ledger.stage("read", self.name):
-            content, findings = self._content
-            run, findings = fitted(content, work.task, findings, self.name)
-        _tell_findings(self.name, findings, work)
-        return run.truncated(self.cut) if self.cut else run
+    def run(self, context: StageContext) -> StageOutput:
+        """Return the lists of the task's queries; a warning says what does not fit it."""
+        with measure_step("read", self.name) as reading:
+            run, findings = self.read(context.task)
+        _report_findings(self.name, findings, context)
+        run = run.truncate(self.cut) if self.cut else run
+        return StageOutput(run, {self.name: findings.facts()}, (reading.cost(),))
+
+    def read(self, task: Task) -> tuple[Run, Findings]:
+        """The file's lists for a task, and what does not fit it."""
+        content, findings = self._content
+        return fitted(content, task, findings, self.name)
 
 
 @dataclass(frozen=True)
@@ -149,20 +182,24 @@ class GivenCandidates(_Named):
     def identity(self, task: Task) -> Mapping[str, object]:
         """The content of the subset's files on this task."""
         return {
-            "candidates": find_subset(task, self.settings.name).fingerprint(),
-            "settings": identity_of(self.settings),
+            "settings": settings_identity(self.settings),
             "depth": self.depth,
+            "algorithms": versions("run-fitting"),
+            TASK_SPECIFIC: {"candidates": find_subset(task, self.settings.name).fingerprint()},
         }
 
-    def run(self, work: Work) -> Run:
-        """The published lists."""
-        with work.ledger.stage("read", self.name):
-            lists = find_subset(work.task, self.settings.name).read(
-                safeguard=self.settings.safeguard
-            )
-            run, findings = fitted(lists, work.task, Findings(), self.name)
-        _tell_findings(self.name, findings, work)
-        return run.truncated(self.depth)
+    def run(self, context: StageContext) -> StageOutput:
+        """Return the published lists."""
+        with measure_step("read", self.name) as reading:
+            run, findings = self.read(context.task)
+        _report_findings(self.name, findings, context)
+        facts = {self.name: findings.facts()}
+        return StageOutput(run.truncate(self.depth), facts, (reading.cost(),))
+
+    def read(self, task: Task) -> tuple[Run, Findings]:
+        """The lists for a task, and what does not fit it."""
+        subset = find_subset(task, self.settings.name)
+        return fitted(subset.read(safeguard=self.settings.safeguard), task, Findings(), self.name)
 
 
 @dataclass(frozen=True)
@@ -187,8 +224,8 @@ class Fused(_Named):
         fusion = self.fusion.on(task.suite)
         members = [dict(member.identity(task)) for member in self.members]
         return {
-            "fusion": identity_of(fusion),
-            "version": _FUSION_VERSION,
+            "fusion": settings_identity(fusion),
+            "algorithms": versions("fusion"),
             "depth": self.depth,
             "members": members if fusion.weights else sorted(members, key=repr),
         }
@@ -197,20 +234,24 @@ class Fused(_Named):
         """trec_eval's; the Nano protocol scores fused lists in their own order."""
         return "list" if task.suite == "nano" else "trec"
 
-    def run(self, work: Work) -> Run:
+    def run(self, context: StageContext) -> StageOutput:
         """Get every member's run, then fuse."""
-        return self.fuse([work.member(member, work) for member in self.members], work)
+        outputs = [context.run_member(member, context) for member in self.members]
+        run, cost = self.fuse([output.run for output in outputs], context.task)
+        facts = merge_facts(*(output.facts for output in outputs))
+        return StageOutput(run, facts, (*_join_costs(outputs), cost))
 
-    def fuse(self, runs: Sequence[Run], work: Work) -> Run:
+    def fuse(self, runs: Sequence[Run], task: Task) -> tuple[Run, StageCost]:
         """Fuse one run per member, each in the order in which it is measured.
 
         Ranks then mean the same to the fusion as to a reader of the member's scores.
         """
-        with work.ledger.stage("fuse", self.name):
+        with measure_step("fuse", self.name) as fusing:
             measured = zip(runs, self.members, strict=True)
-            lists = [ordered(run, member.ties(work.task)) for run, member in measured]
+            lists = [sort_lists(run, member.ties(task)) for run, member in measured]
             filled = [fills(member) for member in self.members]
-            return self.fusion.on(work.task.suite).fuse(lists, depth=self.depth, filled=filled)
+            run = self.fusion.on(task.suite).fuse(lists, depth=self.depth, filled=filled)
+        return run, fusing.cost()
 
 
 @dataclass(frozen=True)
@@ -237,14 +278,24 @@ class Expanding(_Named):
 
     def identity(self, task: Task) -> Mapping[str, object]:
         """The expander's, on this task, and that of what searches."""
+        fusion = (
+            {"fusion": settings_identity(self._sample_fusion(task))}
+            if self.expander.method.fuses
+            else {}
+        )
         return {
-            "version": _EXPANSION_VERSION,
+            "algorithms": versions("expansion", "fusion") if fusion else versions("expansion"),
             "expander": {
-                "settings": identity_of(self.expander.method),
+                "settings": settings_identity(self.expander.method),
+                **fusion,
                 **self.bound(task).identity,
             },
             "first": dict(self.first.identity(task)),
         }
+
+    def _sample_fusion(self, task: Task) -> Fusion:
+        """How the runs of several generations are fused: by the constant of the task's suite."""
+        return Fusion().on(task.suite)
 
     def ties(self, task: Task) -> TieOrder:
         """Those of what searches."""
@@ -254,35 +305,40 @@ class Expanding(_Named):
         """The expander on one task."""
         return self.on_task or self.expander.on(task)
 
-    def run(self, work: Work) -> Run:
+    def run(self, context: StageContext) -> StageOutput:
         """Expand, then search."""
-        with work.ledger.stage("expand", self.name):
-            expansion = self.bound(work.task).expand()
-        work.ledger.tell(self.name, expansion.facts())
+        with measure_step("expand", self.name) as expanding:
+            expansion = self.bound(context.task).expand()
+        facts = expansion.facts()
         if unusable := expansion.fallen_back:
-            work.tell(
+            context.warn_about(
                 self.name,
                 f"{unusable:,} of {len(expansion.queries):,} queries have no usable generation "
-                "(refused or empty) and stand for themselves.",
+                "(refused or empty); the original query is used instead.",
             )
         samples = [sample for query in expansion.queries for sample in query.samples]
         if empty := sum(sample.useful and not sample.answer.strip() for sample in samples):
-            work.tell(
+            context.warn_about(
                 self.name,
-                f"{empty:,} generations in {expansion.source} are empty; they are searched with as "
-                "they stand, as in the published runs.",
+                f"{empty:,} generations in {expansion.source} are empty; they are used as they "
+                "are, as in the published runs.",
             )
-        return self.search(expansion, work)
+        found = self.search(expansion, context)
+        cost = expanding.cost(Usage.from_facts(facts))
+        facts_of_all = merge_facts({self.name: facts}, found.facts)
+        return StageOutput(found.run, facts_of_all, (cost, *found.costs))
 
-    def search(self, expansion: Expansion, work: Work) -> Run:
+    def search(self, expansion: Expansion, context: StageContext) -> StageOutput:
         """Search with every variant, and fuse where there are several."""
-        runs = _search(self.first, work, expansion.variants)
-        if len(runs) == 1:
-            return runs[0]
-        with work.ledger.stage("fuse", self.name):
-            lists = [ordered(run, self.ties(work.task)) for run in runs]
-            filled = [fills(self.first)] * len(runs)
-            return Fusion().fuse(lists, depth=self.depth, filled=filled)
+        found = _search_variants(self.first, context, expansion.variants)
+        if len(found.runs) == 1:
+            return StageOutput(found.runs[0], found.facts, found.costs)
+        with measure_step("fuse", self.name) as fusing:
+            lists = [sort_lists(run, self.ties(context.task)) for run in found.runs]
+            filled = [fills(self.first)] * len(lists)
+            fusion = self._sample_fusion(context.task)
+            run = fusion.fuse(lists, depth=self.depth, filled=filled)
+        return StageOutput(run, found.facts, (*found.costs, fusing.cost()))
 
 
 @dataclass(frozen=True)
@@ -307,30 +363,31 @@ class Reranking(_Named):
         """The reranker's, the first stage's, and what happens below K."""
         return {
             "reranker": {"settings": dict(self.settings), **self.reranker.identity},
-            "version": _RERANKING_VERSION,
+            "algorithms": versions("reranking"),
             "reranked": self.reranked,
             "tail": self.tail,
             "first": dict(self.first.identity(task)),
         }
 
-    def run(self, work: Work) -> Run:
-        """Get the first stage's run, score its first K, put them in order."""
-        from r2med.rerank.scores import candidate_lists, reordered
+    def run(self, context: StageContext) -> StageOutput:
+        """Get the first stage's run, score its first K documents, and sort them."""
+        from r2med.rerank.scores import candidate_lists, reorder_run
 
-        first = ordered(work.member(self.first, work), self.first.ties(work.task))
+        below = context.run_member(self.first, context)
+        first = sort_lists(below.run, self.first.ties(context.task))
         if short := int(np.count_nonzero(first.lengths < self.reranked)):
-            work.tell(
+            context.warn_about(
                 self.name,
                 f"{short:,} of {len(first):,} lists hold fewer than {self.reranked} documents; all "
-                "they hold is reranked. A deeper first stage is written with @, as in "
+                "of them are reranked. Write a deeper first stage with @, as in "
                 f"bm25@{self.reranked}.",
             )
-        with work.ledger.stage("rerank", self.name):
-            lists = candidate_lists(first.truncated(self.reranked), work.task)
-            scores = self.reranker.scores(lists)
-            run = reordered(first, scores, self.reranked, self.tail)
-        work.ledger.tell(self.name, self.reranker.facts())
-        return run
+        with measure_step("rerank", self.name) as reranking:
+            lists = candidate_lists(first.truncate(self.reranked), context.task)
+            output = self.reranker.rerank(lists)
+            run = reorder_run(first, output.scores, self.reranked, self.tail)
+        facts = merge_facts(below.facts, {self.name: output.facts})
+        return StageOutput(run, facts, (*below.costs, reranking.cost(output.usage)))
 
 
 Stage = Retrieval | GivenRun | GivenCandidates | Fused | Expanding | Reranking
@@ -393,20 +450,12 @@ def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
     return {query: name for subset in subsets for query, name in subset.safeguards().items()}
 
 
-def sources(stage: Stage) -> dict[str, str]:
-    """Hashes of the source of the user's own classes in a stage, by the name of the class."""
-    hashes: dict[str, str] = {}
-    for each in _below(stage):
-        model = None
-        if isinstance(each, Retrieval):
-            model = getattr(each.retriever, "own", None) or each.retriever
-        elif isinstance(each, Reranking):
-            model = getattr(getattr(each.reranker, "scorer", each.reranker), "own", None)
-        if model is not None and not type(model).__module__.startswith("r2med."):
-            from r2med.retrieve.user_models import source_of
-
-            hashes |= dict(filter(None, [source_of(model)]))
-    return hashes
+def check_strict(stage: Stage, task: Task) -> None:
+    """Fail where a ranking that a system reads names unknown queries or documents."""
+    for part in _below(stage):
+        if isinstance(part, GivenRun | GivenCandidates):
+            _, findings = part.read(task)
+            findings.check_strict(part.name)
 
 
 def _searches(stage: Stage) -> bool:
@@ -415,17 +464,25 @@ def _searches(stage: Stage) -> bool:
     return isinstance(stage, Retrieval)
 
 
-def _search(stage: Stage, work: Work, variants: Variants) -> list[Run]:
-    """One run per variant of the queries."""
-    if isinstance(stage, Fused):
-        members = [_search(member, work, variants) for member in stage.members]
-        return [stage.fuse(runs, work) for runs in zip(*members, strict=True)]
-    return cast(Retrieval, stage).run_forms(work, variants)
+def _search_variants(stage: Stage, context: StageContext, variants: Variants) -> VariantOutput:
+    """Search with each variant of the queries, with every member of a fusion."""
+    if not isinstance(stage, Fused):
+        return cast(Retrieval, stage).search_variants(context, variants)
+    outputs = [_search_variants(member, context, variants) for member in stage.members]
+    runs, costs = [], _join_costs(outputs)
+    for member_runs in zip(*(output.runs for output in outputs), strict=True):
+        run, cost = stage.fuse(member_runs, context.task)
+        runs.append(run)
+        costs = (*costs, cost)
+    return VariantOutput(runs, merge_facts(*(output.facts for output in outputs)), costs)
 
 
-def _tell_findings(name: str, findings: Findings, work: Work) -> None:
-    if work.conditions.strict:
+def _join_costs(outputs: Sequence[StageOutput | VariantOutput]) -> tuple[StageCost, ...]:
+    return tuple(cost for output in outputs for cost in output.costs)
+
+
+def _report_findings(name: str, findings: Findings, context: StageContext) -> None:
+    if context.strict:
         findings.check_strict(name)
     for notice in findings.notices():
-        work.tell(name, notice)
-    work.ledger.tell(name, findings.facts())
+        context.warn_about(name, notice)

@@ -1,1 +1,1 @@
-"""What is measured: the registry of tasks, loading, download and verification."""
+"""Tasks: registry, loading, download and verification."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from r2med.errors import MissingError, UsageError
-from r2med.home import user_path
+from r2med.errors import DataError, MissingError, UsageError
+from r2med.paths import user_path
 from r2med.tasks.fetch.provenance import data_folder, read_provenance, sha256_of, task_files
 from r2med.tasks.reading.arrow_copy import read_or_copy
 from r2med.tasks.reading.collection import read_task
@@ -39,7 +39,8 @@ def load_task(
     A registered name wins over a folder of the same name; write `./Biology` for the folder.
     `name` replaces the folder's own name, under which results are stored and shown.
     `root` is a folder with data in the reference layout (`root/<task>/...`) to be taken as the
-    registered task. `strict` makes judgements for unknown queries or documents an error.
+    registered task. `strict` makes it an error if the data differs from the manifest, or if
+    judgements name unknown queries or documents.
     `use_copy=False` neither reads nor writes the local Arrow copy.
     """
     # files of a task are written under its name, which must not lead out of their folder
@@ -48,17 +49,19 @@ def load_task(
         raise UsageError(
             f"name {name!r}: a task's name is one or more words joined by '/', without '..'."
         )
-    entry = _registered(name_or_path)
+    entry = _find_registered(name_or_path)
     if entry is None:
         folder, split = split_selection(name_or_path)
         source, own_name = find_source(folder, split), _own_name(folder, split)
     else:
-        source = _fetched(entry) if root is None else _source_under(user_path(root), entry)
+        source = _require_fetched(entry) if root is None else _source_under(user_path(root), entry)
         own_name = entry.name
     copied = use_copy and not strict
     task = read_or_copy(source) if copied else read_task(source, strict=strict)
     task = replace(task, name=name or own_name, suite=entry.suite if entry else None, entry=entry)
-    return task if entry is None else _with_differences(task, entry, texts=root is not None)
+    if entry is None:
+        return task
+    return _with_differences(task, entry, texts=root is not None, strict=strict)
 
 
 def load_tasks(
@@ -66,42 +69,46 @@ def load_tasks(
     *,
     root: str | Path | None = None,
     strict: bool = False,
-    own: Mapping[str, Path] | None = None,
+    local_tasks: Mapping[str, Path] | None = None,
 ) -> Iterator[Task]:
     """Tasks, or those that a comma-separated list names, each read when its turn comes."""
-    items = resolve(tasks, own) if isinstance(tasks, str) else tasks
+    items = resolve(tasks, local_tasks) if isinstance(tasks, str) else tasks
     return (
         load_task(
             item.name if isinstance(item, TaskEntry) else item, name=name, root=root, strict=strict
         )
-        for item, name in zip(items, task_names(items, own), strict=True)
+        for item, name in zip(items, task_names(items, local_tasks), strict=True)
     )
 
 
 def task_names(
-    tasks: Sequence[TaskEntry | Task | Path | str], own: Mapping[str, Path] | None = None
+    tasks: Sequence[TaskEntry | Task | Path | str], local_tasks: Mapping[str, Path] | None = None
 ) -> list[str]:
     """What each of several tasks is called in results and tables; no two share a name.
 
     A folder gives its name, and `FOLDER#SPLIT` that; where another has that name, the names of its
-    parents stand before it, as many as it takes. `own` are folders that have their names already.
+    parent folders until unique. `local_tasks` are folders that have their names already.
     """
-    places = [_place(task) for task in tasks]
+    locations = [_place(task) for task in tasks]
     holders: dict[str, tuple[_Place, str | None]] = {
-        name: (_place(folder)[1], None) for name, folder in (own or {}).items()
+        name: (_place(folder)[1], None) for name, folder in (local_tasks or {}).items()
     }
-    stored = {place: name for name, (place, _) in holders.items()}
-    holders |= {name: (place, data) for name, place, data in places if place == _NOWHERE}
+    stored = {location: name for name, (location, _) in holders.items()}
+    holders |= {
+        name: (location, data) for name, location, data in locations if location == _NOWHERE
+    }
     names = []
-    for own_name, place, data in places:
-        parents = place[0].parts[1:-1]
+    for own_name, location, data in locations:
+        parents = location[0].parts[1:-1]
         longer = ["/".join([*parents[n:], own_name]) for n in range(len(parents), -1, -1)]
-        if own_name == _own_name(*place):
-            longer.insert(0, stored.get(place, own_name))
-        free = (name for name in longer if holders.setdefault(name, (place, data))[0] == place)
+        if own_name == _own_name(*location):
+            longer.insert(0, stored.get(location, own_name))
+        free = (
+            name for name in longer if holders.setdefault(name, (location, data))[0] == location
+        )
         name = next(free, own_name)
         holder, held = holders[name]
-        if holder != place or (data and held and data != held):
+        if holder != location or (data and held and data != held):
             raise UsageError(
                 f"Two different tasks are named {name!r}, so results of one would hide those of "
                 "the other.\nGive one a name: load_task(folder, name=...)."
@@ -112,18 +119,18 @@ def task_names(
 
 #: The folder and split of data of the user's own.
 _Place = tuple[Path, str | None]
-#: Stands for the folder of a registered task, which its name identifies.
+#: Location of a registered task, which its name identifies.
 _NOWHERE: _Place = (Path(), None)
 
 
 def _place(task: TaskEntry | Task | Path | str) -> tuple[str, _Place, str | None]:
-    """What a task calls itself, where it lies, and the hash of its data if that is loaded."""
+    """Return a task's name, its location, and the hash of its data if it is loaded."""
     if isinstance(task, Task):
-        place = _NOWHERE if task.entry else (task.source.resolve(), task.split)
-        return task.name, place, task.hash
+        location = _NOWHERE if task.entry else (task.source.resolve(), task.split)
+        return task.name, location, task.hash
     if isinstance(task, TaskEntry):
         return task.name, _NOWHERE, None
-    if entry := _registered(task):
+    if entry := _find_registered(task):
         return entry.name, _NOWHERE, None
     folder, split = split_selection(task)
     return _own_name(folder, split), (folder.resolve(), split), None
@@ -134,7 +141,7 @@ def _own_name(folder: Path, split: str | None) -> str:
     return f"{name}#{split}" if split else name
 
 
-def _registered(name_or_path: str | Path) -> TaskEntry | None:
+def _find_registered(name_or_path: str | Path) -> TaskEntry | None:
     if isinstance(name_or_path, Path) or name_or_path.startswith((".", "~", os.sep)):
         return None
     head, separator, _ = name_or_path.partition(os.sep)
@@ -145,7 +152,7 @@ def _registered(name_or_path: str | Path) -> TaskEntry | None:
     return find_task(name_or_path)
 
 
-def _fetched(entry: TaskEntry) -> Source:
+def _require_fetched(entry: TaskEntry) -> Source:
     try:
         return find_source(data_folder(entry), entry.split)
     except (MissingError, UsageError):
@@ -159,7 +166,7 @@ def _fetched(entry: TaskEntry) -> Source:
 def _source_under(root: Path, entry: TaskEntry) -> Source:
     """The task's own folder; of a task that is a split, the folder of the whole repository."""
     if not root.is_dir():
-        raise MissingError(f"There is no folder {root} (given as data root).")
+        raise MissingError(f"--data-root {root}: the folder does not exist.")
     if (root / entry.name).is_dir():
         return find_source(root / entry.name)
     if entry.split is not None and entry.hub is not None:
@@ -173,11 +180,14 @@ def _source_under(root: Path, entry: TaskEntry) -> Source:
     )
 
 
-def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
-    """Data of the user's own is compared in full; fetched data was verified when it came."""
+def _with_differences(task: Task, entry: TaskEntry, *, texts: bool, strict: bool) -> Task:
+    """Compare a task with its manifest, and note differences in the task; an error if strict.
+
+    `texts` also compares the texts; downloaded data was verified when it came.
+    """
     differing = [
         f"{check.what} {_figure(check.found)} instead of {_figure(check.expected)}"
-        for check in compared(task, entry, texts=texts)
+        for check in compare_with_manifest(task, entry, texts=texts)
         if check.passed is False
     ]
     if not differing:
@@ -185,8 +195,10 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool) -> Task:
     more = f" and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
     notice = (
         f"The data differs from the manifest of {entry.name}: "
-        f"{'; '.join(differing[:_SHOWN])}{more}. Scores may not compare with published ones."
+        f"{'; '.join(differing[:_SHOWN])}{more}. Scores are not comparable with published ones."
     )
+    if strict:
+        raise DataError(f"{notice}\nWithout --strict this is only a warning.")
     return replace(task, notices=(*task.notices, notice), differences=tuple(differing))
 
 
@@ -206,37 +218,37 @@ class Check:
     passed: bool | None
 
 
-def compared(task: Task, entry: TaskEntry, *, texts: bool = True) -> list[Check]:
+def compare_with_manifest(task: Task, entry: TaskEntry, *, texts: bool = True) -> list[Check]:
     """Counts and, with `texts`, text statistics of a task against its manifest."""
-    sizes, known = counts(task), dict(figures(entry.statistics))
+    sizes, published = counts(task), dict(figures(entry.statistics))
     measured = dict(figures(statistics(task))) if texts else {}
     return [
-        *(checked(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
+        *(make_check(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
         *(
-            checked(entry, "statistics", n, known.get(n), value)
+            make_check(entry, "statistics", n, published.get(n), value)
             for n, value in measured.items()
             if n not in sizes
         ),
     ]
 
 
-def checked(entry: TaskEntry, aspect: Aspect, what: str, expected: Any, found: Any) -> Check:
-    """A fact of the manifest beside what was found; manifests are rounded to six digits."""
-    passed: bool | None = expected == found
-    if expected is None or found is None:
+def make_check(entry: TaskEntry, aspect: Aspect, fact: str, expected: Any, actual: Any) -> Check:
+    """Compare a fact of the manifest with the data; manifests are rounded to six digits."""
+    passed: bool | None = expected == actual
+    if expected is None or actual is None:
         passed = None
-    elif isinstance(expected, float) and isinstance(found, int | float):
-        passed = math.isclose(expected, found, rel_tol=1e-9, abs_tol=1e-6)
-    return Check(entry.name, aspect, what, expected, found, passed)
+    elif isinstance(expected, float) and isinstance(actual, int | float):
+        passed = math.isclose(expected, actual, rel_tol=1e-9, abs_tol=1e-6)
+    return Check(entry.name, aspect, fact, expected, actual, passed)
 
 
 def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
-    """Checksums: against the manifest, else against what was recorded when it was fetched."""
+    """Checksums: against the manifest, or else against the record of the download."""
     recorded = read_provenance(folder)
     checks = []
     for path, file in task_files(entry, folder).items():
         label, expected = path, entry.files.get(path, {}).get("sha256")
         if expected is None and path in recorded:
             label, expected = f"{path} (as fetched)", recorded[path].sha256
-        checks.append(checked(entry, "sha256", label, expected, sha256_of(file)))
+        checks.append(make_check(entry, "sha256", label, expected, sha256_of(file)))
     return checks

@@ -1,7 +1,7 @@
 """Data of the user's own: every problem of a folder at once, and CSV or TSV files made into one.
 
-Loading stops at the first problem, which is right for an evaluation and slow for whoever prepares
-data. A check reads every line by the same rules and collects what is wrong. An import finds columns
+Loading stops at the first problem, which is right for an evaluation and slow for preparing
+data. A check reads every line by the same rules and collects the problems. An import finds columns
 by their usual names, or as the user maps them; where anything is wrong, nothing is written.
 """
 
@@ -16,21 +16,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
-from r2med.atomic import atomic_folder, check_free
 from r2med.errors import DataError, R2MedError, UsageError, nearest, plural
+from r2med.paths import require_empty
+from r2med.storage import atomic_folder
 from r2med.tasks.load import load_task
 from r2med.tasks.reading.collection import (
     DOCUMENT_NAMES,
     QUERY_NAMES,
     SCORE_NAMES,
     contradictions,
+    find_unknown,
+    parse_score,
     read_part,
     repeated_ids,
-    score_of,
-    unknown,
 )
-from r2med.tasks.reading.fields import NUMBER_WORDS, Rows, Where
-from r2med.tasks.reading.jsonl import decoded, write_jsonl
+from r2med.tasks.reading.fields import NUMBER_WORDS, Location, Rows
+from r2med.tasks.reading.jsonl import decode_line, write_jsonl
 from r2med.tasks.reading.lines import MAX_LINE, blocks, limit
 from r2med.tasks.reading.source import PARTS, Source, find_source, split_selection
 from r2med.tasks.task import Task
@@ -42,21 +43,21 @@ class Problem:
 
     file: str
     line: int | None
-    """The line, in Parquet the row; None where it is the whole file."""
+    """The line, in Parquet the row; None for the whole file."""
     id: str | None
     problem: str
 
 
-def check(place: str | Path) -> tuple[list[Problem], Task | None]:
+def check(path: str | Path) -> tuple[list[Problem], Task | None]:
     """All problems of the task in a folder (`FOLDER#SPLIT` where it holds several).
 
     The task comes with them unless the data cannot be loaded.
     """
-    folder, split = split_selection(place)
+    folder, split = split_selection(path)
     problems: list[Problem] = []
     try:
         problems = _problems(find_source(folder, split))
-        return problems, load_task(place, use_copy=False)
+        return problems, load_task(path, use_copy=False)
     except R2MedError as problem:
         if not folder.is_dir():
             raise
@@ -66,44 +67,55 @@ def check(place: str | Path) -> tuple[list[Problem], Task | None]:
 def _problems(source: Source) -> list[Problem]:
     problems: list[Problem] = []
 
-    def note(problem: object, where: Where, id: object) -> None:
+    def note(problem: object, where: Location, id: object) -> None:
         text = str(problem).partition("\n")[0].removeprefix(f"{where}: ")
-        known = None if id is None else str(id)
-        problems.append(Problem(str(where.file), where.number, known, text))
+        row_id = None if id is None else str(id)
+        problems.append(Problem(str(where.file), where.number, row_id, text))
 
     parts: dict[str, Rows] = {}
+    rejected: dict[str, set[str | None]] = {}
     for part in PARTS:
-        file, before = Where(source.parts[part][0]), len(problems)
+        file, before = Location(source.parts[part][0]), len(problems)
         try:
             parts[part] = read_part(source, part, note)
             if not len(parts[part]) and len(problems) == before:
                 note("the file holds nothing", file, None)
         except DataError as error:
             note(error, file, None)
-    for part, what in (("corpus", "document"), ("queries", "query")):
+        rejected[part] = {problem.id for problem in problems[before:]}
+    for part, noun in (("corpus", "document"), ("queries", "query")):
         if rows := parts.get(part):
             blank = pc.equal(pc.utf8_trim_whitespace(rows.columns["text"]), "")
-            wrong = [(row, f"this {what} id {problem}") for row, problem in repeated_ids(rows)]
-            wrong += [(r, f"the {what} has no text") for r in pc.indices_nonzero(blank).to_pylist()]
+            wrong = [(row, f"this {noun} id {problem}") for row, problem in repeated_ids(rows)]
+            wrong += [(r, f"the {noun} has no text") for r in pc.indices_nonzero(blank).to_pylist()]
             for row, problem in wrong:
-                note(problem, rows.where(row), rows.columns["id"][row])
-    if all(each.line is not None for each in problems):
+                note(problem, rows.locate(row), rows.columns["id"][row])
+    if all(problem_found.line is not None for problem_found in problems):
         judged, documents, queries = (parts[part] for part in ("judgements", "corpus", "queries"))
         wrong = list(contradictions(judged))
-        for what, known in (("query", queries), ("document", documents)):
-            strange = unknown(judged, what, known.columns["id"], np.arange(len(judged))).tolist()
-            wrong += [(row, f'there is no {what} "{judged.columns[what][row]}"') for row in strange]
+        sides = (("query", queries, "queries"), ("document", documents, "corpus"))
+        for noun, ids_table, part in sides:
+            strange = find_unknown(
+                judged, noun, ids_table.columns["id"], np.arange(len(judged))
+            ).tolist()
+            for row in strange:
+                name = str(judged.columns[noun][row])
+                if name not in rejected[part]:
+                    wrong.append((row, f'there is no {noun} "{name}"'))
         for row, problem in wrong:
             pair = " ".join(str(judged.columns[name][row]) for name in ("query", "document"))
-            note(problem, judged.where(row), pair)
-        ids, asked = judged.columns["query"], queries.columns["id"]
+            note(problem, judged.locate(row), pair)
+        ids, query_ids = judged.columns["query"], queries.columns["id"]
         positive = ids.filter(pc.greater(judged.columns["score"], 0))
-        answered = pc.is_in(asked, value_set=positive)
-        hopeless = pc.and_not(pc.is_in(asked, value_set=ids), answered)
+        answered = pc.is_in(query_ids, value_set=positive)
+        hopeless = pc.and_not(pc.is_in(query_ids, value_set=ids), answered)
         for row in pc.indices_nonzero(hopeless).to_pylist():
-            note("the query is judged, but has no positive", queries.where(row), asked[row])
+            note("the query is judged, but has no positive", queries.locate(row), query_ids[row])
     files = [str(file) for file in source.files]
-    return sorted(problems, key=lambda each: (files.index(each.file), each.line or 0))
+    return sorted(
+        problems,
+        key=lambda problem_found: (files.index(problem_found.file), problem_found.line or 0),
+    )
 
 
 _TEXT = ("text", "body", "content", "passage", "abstract")
@@ -144,34 +156,36 @@ def import_tables(
     """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
 
     A title is put before the text with a space, as BEIR's tools do. Judgements without a score
-    count as 1, and `tell` hears where no column has them. Returns how many documents, queries and
+    count as 1, with a warning if no column has scores. Returns how many documents, queries and
     judgements were written.
     """
-    check_free(out, force=force)
-    known = [f"{table}.{name}" for table, names in FIELDS.items() for name in names]
+    require_empty(out, force=force)
+    field_names = [f"{table}.{name}" for table, names in FIELDS.items() for name in names]
     mapped = columns or {}
     for name in mapped:
-        if name not in known:
-            raise UsageError(f"--column {name}: not a field of a task. {nearest(name, known)}")
+        if name not in field_names:
+            raise UsageError(
+                f"--column {name}: not a field of a task. {nearest(name, field_names)}"
+            )
     files = {"corpus": corpus, "queries": queries, "qrels": qrels}
     cells = {table: _cells(path) for table, path in files.items()}
     headers = {table: [name.strip() for name in next(rows)[1]] for table, rows in cells.items()}
     missing: dict[str, str] = {}
-    places = {
+    column_indices = {
         table: _places(table, path, headers[table], mapped, missing)
         for table, path in files.items()
     }
     if missing:
         options = " ".join(f"--column {name}=NAME" for name in missing)
         raise UsageError("\n".join([*missing.values(), f"Say which they are: {options}"]))
-    if "score" not in places["qrels"]:
+    if "score" not in column_indices["qrels"]:
         tell(
             f"{qrels} has no column for qrels.score: every judgement counts as 1. It has "
             f"{', '.join(headers['qrels'])}; --column qrels.score=NAME maps one."
         )
     wrong: list[str] = []
     rows = {
-        table: _rows(path, cells[table], headers[table], places[table], wrong)
+        table: _rows(path, cells[table], headers[table], column_indices[table], wrong)
         for table, path in files.items()
     }
     documents = (
@@ -179,7 +193,11 @@ def import_tables(
         for row in rows["corpus"]
     )
     judged = (
-        {"q_id": row["query"], "p_id": row["document"], "score": score_of(row.get("score") or "1")}
+        {
+            "q_id": row["query"],
+            "p_id": row["document"],
+            "score": parse_score(row.get("score") or "1"),
+        }
         for row in rows["qrels"]
     )
     with atomic_folder(out) as draft:
@@ -198,7 +216,7 @@ def _rows(
     path: Path,
     cells: Iterable[tuple[int, list[str]]],
     header: Sequence[str],
-    places: Mapping[str, int],
+    column_indices: Mapping[str, int],
     wrong: list[str],
 ) -> Iterator[dict[str, str]]:
     """The fields of a table, row by row; rows that are `wrong` are added there and left out."""
@@ -206,13 +224,13 @@ def _rows(
         if not any(row):
             continue
         problem = ""
-        values = {name: row[place] for name, place in places.items() if place < len(row)}
+        values = {name: row[index] for name, index in column_indices.items() if index < len(row)}
         empty = [name for name in ("id", "query", "document") if values.get(name) == ""]
         if len(row) != len(header):
             problem = f"{plural(len(row), 'cell')}, expected {len(header)}"
         elif empty:
-            problem = f'column "{header[places[empty[0]]]}" is empty'
-        elif score_of(score := values.get("score") or "1") is None:
+            problem = f'column "{header[column_indices[empty[0]]]}" is empty'
+        elif parse_score(score := values.get("score") or "1") is None:
             problem = f"the score is {score!r}, expected {NUMBER_WORDS}"
         if problem:
             wrong.append(f"{path}, line {line}: {problem}.")
@@ -227,26 +245,28 @@ def _places(
     mapped: Mapping[str, str],
     missing: dict[str, str],
 ) -> dict[str, int]:
-    """Where the column of each field stands, by its mapping or a usual name.
+    """Return the index of each field's column, by its mapping or a usual name.
 
-    What is wrong is added to `missing`, by field.
+    Problems are added to `missing`, by field.
     """
     lowered = [name.lower() for name in header]
-    places: dict[str, int] = {}
+    column_indices: dict[str, int] = {}
     for name, usual in FIELDS[table].items():
         field = f"{table}.{name}"
         chosen = mapped.get(field)
         names = header if chosen in header else lowered
-        wanted = usual if chosen is None else [chosen if chosen in header else chosen.lower()]
-        place = next((names.index(each) for each in wanted if each in names), None)
-        if place is not None:
-            places[name] = place
+        candidates = usual if chosen is None else [chosen if chosen in header else chosen.lower()]
+        index = next(
+            (names.index(candidate) for candidate in candidates if candidate in names), None
+        )
+        if index is not None:
+            column_indices[name] = index
         elif chosen is not None or name not in _OPTIONAL:
             missing[field] = (
                 f"{path} has no column for {field}: it has {', '.join(header)}, expected one of "
                 f"{', '.join(usual if chosen is None else [chosen])}."
             )
-    return places
+    return column_indices
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -283,4 +303,4 @@ def _lines(path: Path) -> Iterator[str]:
     for block in blocks(path):
         for line in block.removesuffix(b"\n").split(b"\n"):
             number += 1
-            yield decoded(line, f"{path}, line {number}") + "\n"
+            yield decode_line(line, f"{path}, line {number}") + "\n"

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import UsageError, nearest
-from r2med.home import user_path
+from r2med.paths import user_path
+from r2med.plugins import RegistryEntry, load_plugins
 from r2med.tasks.reading.source import find_source, split_selection, task_folders
 
 MANIFESTS = Path(__file__).parent / "manifests"
@@ -27,9 +28,9 @@ class HubSource:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """All that is known of a task before its data is read; `unknown` says what is still open.
+    """The manifest of a task; `unknown` lists open questions.
 
-    `source` names the R2MED task that a nano or demo task stands for. `statistics` may be
+    `source` names the R2MED task that a nano or demo task represents. `statistics` may be
     partial: a figure that is absent is not known, never zero. `edition` counts the rewritings of
     data that ships here, and `data` is the hash of the current one. `files` are sha256 and bytes of
     published files.
@@ -83,14 +84,14 @@ def all_entries() -> tuple[TaskEntry, ...]:
 
 def in_suite_order(tasks: Iterable[str]) -> list[str]:
     """Names of tasks in the order of the suites; those of no suite last, as they come."""
-    order = {entry.name: place for place, entry in enumerate(all_entries())}
+    order = {entry.name: index for index, entry in enumerate(all_entries())}
     return sorted(tasks, key=lambda task: order.get(task, len(order)))
 
 
 def find_suite(name: str) -> Suite:
     """A suite by name; case does not matter."""
     if name.lower() not in _SUITES:
-        raise UsageError(f"There is no suite {name!r}. {nearest(name, _SUITES)}")
+        raise UsageError(f"Unknown suite {name!r}. {nearest(name, _SUITES)}")
     return _suite(name.lower())
 
 
@@ -108,7 +109,7 @@ def find_task(name: str) -> TaskEntry:
     nano = (entry.aliases[0] for entry in _suite("nano").entries)
     names = (*(entry.name for entry in all_entries()), *nano, *_SUITES)
     raise UsageError(
-        f"There is no task {name!r}. {nearest(name, names)}\n"
+        f"Unknown task {name!r}. {nearest(name, names)}\n"
         "`r2med tasks` lists them; a folder of your own is given as a path, e.g. ./my-task."
     )
 
@@ -118,18 +119,18 @@ def registered_task(name: str) -> TaskEntry | None:
     return next((entry for entry in all_entries() if entry.name == name), None)
 
 
-def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry | Path]:
+def resolve(text: str, local_tasks: Mapping[str, Path] | None = None) -> list[TaskEntry | Path]:
     """The tasks that a comma-separated list names: tasks, suites, `All`, FOLDER or FOLDER#SPLIT.
 
     A registered name wins over a folder of the same name; write ./Biology for the folder.
     `All` means the eight R2MED tasks, as in the reference implementation. A folder of folders that
-    hold tasks stands for these. `own` are folders by the names that tables gave them.
+    contain tasks means these. `local_tasks` are folders by the names that tables gave them.
     """
-    wanted = [part.strip() for part in text.split(",") if part.strip()]
-    if not wanted:
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
         raise UsageError("No task was named. Give a task, a suite (full, nano, demo) or a folder.")
     items: list[TaskEntry | Path] = []
-    for part in wanted:
+    for part in names:
         path, lowered = user_path(part), part.lower()
         if lowered in _SUITES or lowered == "all":
             items += _suite("full" if lowered == "all" else lowered).entries
@@ -137,8 +138,10 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
             items.append(entry)
         elif split_selection(part)[0].is_dir():
             items += task_folders(path)
-        elif own and part in own:
-            items.append(own[part])
+        elif local_tasks and part in local_tasks:
+            items.append(local_tasks[part])
+        elif part in load_plugins().tasks:
+            items += task_folders(_registered_folder(load_plugins().tasks[part]))
         elif part.startswith((".", "/", "~")) or path.exists() or "\\" in part:
             find_source(path)  # says that it is a file, or is not there
         else:
@@ -146,10 +149,23 @@ def resolve(text: str, own: Mapping[str, Path] | None = None) -> list[TaskEntry 
     return list(dict.fromkeys(items))
 
 
-def grouped(names: Sequence[str]) -> Sequence[str]:
+def _registered_folder(entry: RegistryEntry) -> Path:
+    """The folder of a task that a plugin or the registry file adds."""
+    path = entry.fields.get("path")
+    if not isinstance(path, str) or set(entry.fields) - {"path", "description"}:
+        raise UsageError(
+            f'{entry.where}: expected path = "FOLDER" and optionally a description, found '
+            f"{', '.join(entry.fields) or 'nothing'}."
+        )
+    return (entry.folder or Path()) / path
+
+
+def group_by_suite(names: Sequence[str]) -> Sequence[str]:
     """The suite's name where these are all of its tasks, else the names themselves."""
-    whole = (s.name for s in suites() if {entry.name for entry in s.entries} == set(names))
-    return next(([name] for name in whole), names)
+    complete_suites = (
+        s.name for s in suites() if {entry.name for entry in s.entries} == set(names)
+    )
+    return next(([name] for name in complete_suites), names)
 
 
 def _key(name: str) -> str:
@@ -178,7 +194,11 @@ def _read(file: str) -> dict[str, Any]:
 
 def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
     source = row.get("source", row["name"])
-    like = next(each for each in (row, *_read("full.toml")["task"]) if each["name"] == source)
+    like = next(
+        field_or_row
+        for field_or_row in (row, *_read("full.toml")["task"])
+        if field_or_row["name"] == source
+    )
     hub = row.get("hub")
     shared = {name: like[name] for name in ("family", "scenario", "kind", "purpose")}
     values = {
@@ -193,5 +213,5 @@ def _entry(row: Mapping[str, Any], suite: Mapping[str, Any]) -> TaskEntry:
         "unknown": (*row.get("unknown", ()), *suite.get("unknown", ())),
         "elsewhere": tuple(like.get("elsewhere", ())) if hub else (),
     }
-    known = [each.name for each in fields(TaskEntry)]
-    return TaskEntry(**{name: value for name, value in values.items() if name in known})
+    field_names = [field_or_row.name for field_or_row in fields(TaskEntry)]
+    return TaskEntry(**{name: value for name, value in values.items() if name in field_names})

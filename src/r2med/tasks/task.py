@@ -1,4 +1,4 @@
-"""What is measured: queries, a corpus and judgements, as Arrow columns."""
+"""A task: queries, a corpus and judgements, as Arrow columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from r2med.tabular import html_table
+from r2med.storage import release_memory
+from r2med.tables import html_table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 #: The suite of tasks that are samples of others.
 SAMPLE = "sample"
 _SHOWN_QUERIES, _SHOWN_TEXT = 5, 120
+#: Bytes that are hashed at once.
+_HASHED_BYTES = 1 << 28
 
 
 class _Columns:
@@ -39,22 +42,42 @@ class _Columns:
         return f"{type(self).__name__}({len(self):,} rows)"
 
 
+@dataclass(frozen=True, eq=False)
+class StoredHash:
+    """A corpus hash that was computed before, with the very columns it belongs to.
+
+    A corpus made from another by `dataclasses.replace` takes the field over, so the columns are
+    checked before the hash is used.
+    """
+
+    value: str
+    ids: pa.LargeStringArray
+    texts: pa.LargeStringArray
+
+    def is_of(self, ids: pa.LargeStringArray, texts: pa.LargeStringArray) -> bool:
+        """Whether the hash is that of these columns."""
+        return ids is self.ids and texts is self.texts
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Corpus(_Columns):
     """Documents in file order; ids may repeat, and every row keeps its place."""
 
     ids: pa.LargeStringArray
     texts: pa.LargeStringArray
-    known_hash: str | None = None
+    stored_hash: StoredHash | None = None
+    """The hash of the columns, where it was stored with them."""
 
     @cached_property
     def hash(self) -> str:
         """Identity of ids, texts and order; independent of the file layout they came from."""
-        return self.known_hash or column_hash([self.ids, self.texts])
+        if self.stored_hash is not None and self.stored_hash.is_of(self.ids, self.texts):
+            return self.stored_hash.value
+        return column_hash([self.ids, self.texts])
 
     @cached_property
     def document_ids(self) -> pa.LargeStringArray:
-        """Each id once, in order of first appearance: what a run's document codes index."""
+        """Each id once, in order of first appearance; the document codes of a run index it."""
         return self._encoded.dictionary
 
     @cached_property
@@ -65,7 +88,7 @@ class Corpus(_Columns):
 
     @cached_property
     def last_rows(self) -> NDArray[np.int64]:
-        """For every distinct id, the last row that bears it: the one that dense retrieval keeps."""
+        """For every distinct id, its last row, which dense retrieval keeps."""
         rows = np.zeros(len(self.document_ids), dtype=np.int64)
         np.maximum.at(rows, self.codes, np.arange(len(self), dtype=np.int64))
         return rows
@@ -140,7 +163,7 @@ class Judgements(_Columns):
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A named collection with judgements; `notices` tell what a reader of its scores must know."""
+    """A named collection with judgements; `notices` are warnings for users."""
 
     name: str
     suite: str | None
@@ -162,13 +185,13 @@ class Task:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: what it is, its first queries, and what a reader must know."""
-        shown = islice(self.queries.items(), _SHOWN_QUERIES)
-        rows = [[query, text[:_SHOWN_TEXT]] for query, text in shown]
+        """Return HTML for notebooks: a summary, the first queries and the warnings."""
+        first_queries = islice(self.queries.items(), _SHOWN_QUERIES)
+        rows = [[query, text[:_SHOWN_TEXT]] for query, text in first_queries]
         return html_table(repr(self), ["query", "text"], rows, self.notices)
 
     def sample(self, queries: int) -> Task:
-        """The same corpus with so many of the judged queries, chosen by a fixed draw.
+        """Return the same corpus with `n` judged queries, sampled with a fixed seed.
 
         Its suite is `sample`, so that no mean or leaderboard takes it for the whole. A larger
         sample holds every smaller one; one of all judged queries is the task itself.
@@ -178,20 +201,20 @@ class Task:
             return self
         drawn = sorted(judged, key=lambda name: hashlib.sha256(f"sample/{name}".encode()).digest())
         chosen = pa.array(drawn[:queries], pa.large_string())
-        asked = pc.is_in(self.queries.ids, value_set=chosen)
-        kept = pc.is_in(self.judgements.query_ids, value_set=chosen)
+        is_query_chosen = pc.is_in(self.queries.ids, value_set=chosen)
+        is_judgement_chosen = pc.is_in(self.judgements.query_ids, value_set=chosen)
         return replace(
             self,
             name=f"{self.name} ({queries} of {len(judged)} queries)",
             suite=SAMPLE,
-            queries=self.queries.filter(asked),
-            judgements=self.judgements.filter(kept),
+            queries=self.queries.filter(is_query_chosen),
+            judgements=self.judgements.filter(is_judgement_chosen),
         )
 
     @cached_property
     def hash(self) -> str:
         """Identity of all that a score depends on: corpus, query texts and judgements."""
-        rest = column_hash(
+        other_columns = column_hash(
             [
                 self.queries.ids,
                 self.queries.texts,
@@ -200,7 +223,7 @@ class Task:
                 pa.array(self.judgements.scores),
             ]
         )
-        return hashlib.sha256(f"{self.corpus.hash}/{rest}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.corpus.hash}/{other_columns}".encode()).hexdigest()
 
     def document(self, document_id: str) -> str:
         """The text of a document (its last row, where an id repeats)."""
@@ -214,7 +237,10 @@ class Task:
 def positives_of(judgements: Judgements) -> dict[str, list[str]]:
     """The positive documents of every query that has any, sorted."""
     judged = judgements.by_query()
-    positives = {query: sorted(d for d in own if own[d] > 0) for query, own in judged.items()}
+    positives = {
+        query: sorted(d for d in judged_documents if judged_documents[d] > 0)
+        for query, judged_documents in judged.items()
+    }
     return {query: documents for query, documents in positives.items() if documents}
 
 
@@ -231,16 +257,24 @@ def column_hash(columns: Iterable[pa.Array]) -> str:
             if bytes_buffer is not None and len(column):
                 offsets = np.frombuffer(offsets_buffer, np.int64 if wide else np.int32)
                 first, last = offsets[column.offset], offsets[column.offset + len(column)]
-                digest.update(memoryview(bytes_buffer)[int(first) : int(last)])
+                _update_in_parts(digest, memoryview(bytes_buffer)[int(first) : int(last)])
         else:
             digest.update(column.to_numpy(zero_copy_only=False).tobytes())
     return digest.hexdigest()
 
 
-def _last_row(ids: pa.Array, wanted: str) -> int:
-    rows = pc.indices_nonzero(pc.equal(ids, wanted)).to_pylist()
+def _update_in_parts(digest: Any, data: memoryview) -> None:
+    """Add bytes to a digest; pages of a large corpus, which is mapped, are released."""
+    for start in range(0, len(data), _HASHED_BYTES):
+        digest.update(data[start : start + _HASHED_BYTES])
+        if start:
+            release_memory()
+
+
+def _last_row(ids: pa.Array, row_id: str) -> int:
+    rows = pc.indices_nonzero(pc.equal(ids, row_id)).to_pylist()
     if not rows:
-        raise KeyError(f"{wanted!r} is not in this task")
+        raise KeyError(f"{row_id!r} is not in this task")
     return int(rows[-1])
 
 
@@ -316,7 +350,7 @@ def sources_of(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def passage_stems(document_ids: Iterable[str]) -> dict[str, str]:
-    """What precedes the number of the passage, by id; not where it is the whole corpus's name."""
+    """Return the part of each id before its passage number, unless all ids share it."""
     ids = list(document_ids)
     stems = {name: match[1] for name in ids if (match := _NUMBERED.fullmatch(name))}
     sizes = Counter(stems.values())

@@ -217,7 +217,7 @@ def test_no_name_is_crossed_by_the_line_of_the_best(results: str) -> None:
     ]
     board, theme = leaderboard("demo", results=Path(results)), find_theme("light")
 
-    chart = boards._scatter(points, alt.X("x:Q"), "kind", board, theme, named=True).to_dict()
+    chart = boards._scatter(points, alt.X("x:Q"), "kind", board, theme, label_all=True).to_dict()
 
     line, _, above, below = chart["layer"]
     joined, over, under = (
@@ -239,3 +239,18 @@ def test_intervals_of_groups_surround_their_means_within_the_scale() -> None:
 
     for group in _groups("a", points):
         assert 0 <= group["low"] < group["score"] < group["high"] <= 100
+
+
+def test_systems_with_generations_from_a_file_are_marked_in_the_plot_of_costs() -> None:
+    drawing()
+    rows = [{"id": str(n), "hy_doc": "copper and wool"} for n in range(1, 19)]
+    Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = "hyde:expert[generations=given.jsonl] | bm25"
+    assert run("eval", "bm25", spec, "--task", "demo/biology").code == 0
+
+    done = run("plot", "cost", "--suite", "demo", "--task", "demo/biology", "--out", "x.svg")
+
+    words = _words(Path("x.svg").read_text(encoding="utf-8"))
+    assert done.code == 0, done.err
+    assert "bm25" in words and any(word.endswith(" †") for word in words)
+    assert any(word.startswith("† generations were read from a file") for word in words)

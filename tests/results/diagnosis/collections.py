@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from r2med.results.lookup import Ranking
+from r2med.results.select import Ranking
 from r2med.runs import Run
-from r2med.runs.run import ordered
+from r2med.runs.run import sort_lists
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Task
 
@@ -39,7 +39,7 @@ def ranking_of(lists: Mapping[str, list[str]], name: str = "staged") -> Ranking:
             for query, listed in lists.items()
         }
     )
-    return Ranking(name, ordered(run, "list"))
+    return Ranking(name, sort_lists(run, "list"))
 
 
 def _lines(path: Path, rows: list[dict[str, object]]) -> None:

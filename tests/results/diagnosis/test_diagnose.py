@@ -10,7 +10,7 @@ from r2med.errors import DataError
 from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.diagnosis.diagnose import diagnose, diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis
-from r2med.results.lookup import find_ranking
+from r2med.results.select import ResultSet
 from tests.results.diagnosis.collections import ranking_of, task_of
 
 FILLER = {f"filler{n}": f"Unrelated note number {n} on hospital parking." for n in range(12)}
@@ -101,7 +101,7 @@ def test_what_a_reranker_lost_is_told_from_what_it_never_got(tmp_path: Path) -> 
     task = r2med.load_task("demo/medqa-diag")
     first = r2med.evaluate("bm25", task, results=tmp_path)
     result = r2med.evaluate("bm25 | mine@20", task, results=tmp_path, models={"mine": ByLength()})
-    ranking = find_ranking(result.system, [result], task, tmp_path)
+    ranking = ResultSet((result,), "").find_ranking(result.system, task)
 
     alone = diagnose_ranking(ranking, task, results=[result])
     beside = diagnose_ranking(ranking, task, results=[result, first])

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from r2med.results.diagnosis.diagnose import Limits, limits_of
 from r2med.results.diagnosis.lexicon import Lexicon
 from tests.building import texts
 from tests.results.diagnosis.collections import task_of
@@ -56,7 +55,7 @@ def test_shared_terms_are_spelled_as_the_query_spells_them(tmp_path: Path) -> No
     text = "Repeated vomiting with PAINS in the belly"
     (query,) = words.queries(texts(text))
 
-    shared = words.spelled(words.shared(query, 1), text)
+    shared = words.spell_terms(words.shared_terms(query, 1), text)
 
     assert sorted(shared) == ["PAINS", "belly", "vomiting"]
 
@@ -66,7 +65,7 @@ def test_of_a_hyphenated_word_only_the_shared_parts_are_shown_each_once(tmp_path
     text = "64-belly-vomiting and PAIN-free, pain-free"
     (query,) = words.queries(texts(text))
 
-    shared = words.spelled(words.shared(query, 1), text)
+    shared = words.spell_terms(words.shared_terms(query, 1), text)
 
     assert sorted(shared) == ["PAIN", "belly", "vomiting"]
 
@@ -75,16 +74,33 @@ def test_words_are_marked_by_their_stem_and_nothing_is_lost(tmp_path: Path) -> N
     words = Lexicon(task_of(tmp_path, {"a": "other"}, {"q": "x"}, {"q": {"a": 1}}).corpus)
     text = "Attacks of pain, attacking nobody; Pains."
 
-    [pieces] = words.matched("an attack of pains", [text])
+    [pieces] = words.mark([text], "an attack of pains")
 
-    assert "".join(pieces) == text
-    assert pieces[1::2] == ["Attacks", "pain", "attacking", "Pains"]
+    assert "".join(piece.text for piece in pieces) == text
+    marked = [piece.text for piece in pieces if piece.weight]
+    assert marked == ["Attacks", "pain", "attacking", "Pains"]
 
 
 def test_a_term_that_many_documents_hold_is_not_marked(tmp_path: Path) -> None:
-    [pieces] = lexicon(tmp_path).matched("pain at night", ["pain in the night"])
+    [pieces] = lexicon(tmp_path).mark(["pain in the night"], "pain at night")
 
-    assert pieces[1::2] == ["night"]
+    assert [piece.text for piece in pieces if piece.weight] == ["night"]
+
+
+def test_function_words_numbers_and_letters_are_not_marked(tmp_path: Path) -> None:
+    query = "He had 3 fevers; his colic, C"
+    [pieces] = lexicon(tmp_path).mark(["He had 3 colics, his fever, C"], query)
+
+    assert [piece.text for piece in pieces if piece.weight] == ["colics", "fever"]
+
+
+def test_words_of_a_generated_text_alone_are_told_from_those_of_the_query(tmp_path: Path) -> None:
+    [pieces] = lexicon(tmp_path).mark(["neuropathy and colic"], "colic", "acute neuropathy")
+
+    assert [(p.text, p.is_generated) for p in pieces if p.weight] == [
+        ("neuropathy", True),
+        ("colic", False),
+    ]
 
 
 def test_equal_texts_are_wholly_alike_and_strangers_not_at_all(tmp_path: Path) -> None:
@@ -92,33 +108,3 @@ def test_equal_texts_are_wholly_alike_and_strangers_not_at_all(tmp_path: Path) -
 
     assert words.likeness(0, 0) == 1
     assert words.likeness(0, 1) == 0
-
-
-def test_a_dense_retriever_reads_as_much_as_its_identity_says() -> None:
-    told = {"retriever": {"engine": "dense", "max_length": 512, "query_max_length": 64}}
-
-    assert limits_of(told) == Limits(query=64, document=512)
-
-
-def test_bm25_reads_everything() -> None:
-    assert limits_of({"retriever": {"engine": "bm25", "k1": 0.9}}) == Limits()
-
-
-def test_a_fusion_reads_as_much_as_its_most_patient_member() -> None:
-    short = {"retriever": {"max_length": 128}}
-    long = {"retriever": {"max_length": 512}}
-
-    assert limits_of({"members": [short, long]}) == Limits(512, 512)
-    assert limits_of({"members": [short, {"retriever": {"engine": "bm25"}}]}) == Limits()
-
-
-def test_a_reranker_reads_query_and_document_together() -> None:
-    told = {"reranker": {"max_length": 512}, "first": {"retriever": {"max_length": 128}}}
-
-    assert limits_of(told) == Limits(pair=512)
-
-
-def test_an_expanded_query_is_not_held_against_the_querys_limit() -> None:
-    told = {"expander": {}, "first": {"retriever": {"max_length": 128}}}
-
-    assert limits_of(told) == Limits(document=128)

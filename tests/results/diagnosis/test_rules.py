@@ -50,16 +50,16 @@ MISSED = PositiveFinding(
     ],
 )
 def test_each_cause_follows_from_its_numbers(change: dict[str, object], cause: str) -> None:
-    assert replace(MISSED, **change).cause == cause  # type: ignore[arg-type]
+    assert replace(MISSED, **change).with_cause().cause == cause  # type: ignore[arg-type]
 
 
 def test_limits_that_are_just_kept_cut_nothing() -> None:
-    assert replace(MISSED, query_limit=100, limit=100).cause == "outranked"
+    assert replace(MISSED, query_limit=100, limit=100).with_cause().cause == "outranked"
 
 
 def test_the_witness_is_the_document_that_shows_the_cause() -> None:
     witnesses = {"twin-retrieved": "twin", "same-source": "other"}
-    case = replace(MISSED, likeness=0.9, witnesses=witnesses)
+    case = replace(MISSED, likeness=0.9, witnesses=witnesses).with_cause()
 
     assert (case.cause, case.witness) == ("twin-retrieved", "twin")
 
@@ -89,7 +89,7 @@ cases = st.builds(
 )
 
 
-@given(cases)
+@given(cases.map(PositiveFinding.with_cause))
 def test_a_positive_has_a_known_cause_exactly_when_it_is_missed(case: PositiveFinding) -> None:
     found = case.rank is not None and case.rank <= TOP
     assert (case.cause is None) == found

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from r2med.errors import DataError, LimitError, MissingError, UsageError
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
 from r2med.remote.budget import Limits
 from r2med.retrieve.api import ApiRetriever, ApiSettings, build
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Form
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.build import System
 from r2med.systems.registry import entries
 from r2med.tasks.task import Task
@@ -41,8 +41,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
 
 def retriever(name: str, url: str = "", *, limits: Limits = QUICK, **options: str) -> ApiRetriever:
     given: Mapping[str, str] = options | ({"url": url} if url else {})
-    entry = entries()[name].overridden(given)
-    return build(read(ApiSettings, entry.fields, name=name), Conditions(limits=limits))
+    entry = entries()[name].override(given)
+    return build(
+        parse_settings(ApiSettings, entry.fields, name=name), Resources(RunOptions(limits=limits))
+    )
 
 
 def sent_to(server: LLMServer) -> list[str]:
@@ -203,16 +205,15 @@ def test_the_cost_is_estimated_before_and_counted_after(server: LLMServer) -> No
 
     estimate = searching.estimate(task)
     searcher = searching.prepare(task)
-    indexed = searcher.facts()
-    searcher.search(task.queries, depth=1)
-    searched = searcher.facts()
+    indexed = searcher.usage
+    searched = searcher.search_queries(task.queries, depth=1).usage
 
     assert estimate.prompt_tokens == 210
     assert estimate.calls == 2
     assert estimate.money == pytest.approx(210 * 0.13 / 1e6)
-    assert (indexed["tokens"], indexed["calls"]) == (2, 1)
-    assert (searched["tokens"], searched["calls"]) == (3, 2)
-    assert searched["money"] == pytest.approx(3 * 0.13 / 1e6)
+    assert (indexed.tokens, indexed.calls) == (2, 1)
+    assert (searched.tokens, searched.calls) == (1, 1)
+    assert searched.money == pytest.approx(1 * 0.13 / 1e6)
     assert searching.estimate(task).money == 0
 
 
@@ -315,18 +316,6 @@ def many_texts() -> Task:
 _PATHS = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
 
 
-def test_vectors_that_were_paid_for_long_ago_are_still_found() -> None:
-    """The names are those that the first edition wrote; changing one loses paid vectors."""
-    searching = retriever("openai", "http://127.0.0.1:1/v1")
-    form = Form(instruction="Q", max_length=6000)
-
-    shelf = searching.shelf("query")
-
-    assert shelf.folder is not None
-    assert shelf.folder.name == "16df98b033ca72016aa79694ec9ba9d8"
-    assert form.addresses(["text"]).tobytes().hex() == "8343861ff31ef75a600e43c4a8b0331e"
-
-
 @pytest.mark.parametrize(
     "option", ["query_instruction", "document_instruction", "max_length", "quoted", "similarity"]
 )
@@ -364,3 +353,18 @@ def test_an_interrupted_run_keeps_every_vector_that_arrived(server: LLMServer) -
 
     assert "KeyboardInterrupt" in error
     assert len(sent_to(server)) - 40 <= 2
+
+
+def test_another_model_does_not_have_the_price_of_the_one_it_replaces() -> None:
+    limited = Resources(RunOptions(limits=Limits(money=1.0)))
+
+    def price(**options: str) -> float | None:
+        settings = parse_settings(ApiSettings, entries()["openai"].override(options).fields)
+        known = settings.known_price()
+        return known.prompt if known else None
+
+    assert price() == 0.13
+    assert price(model="text-embedding-3-small") is None
+    assert price(model="text-embedding-3-small", price="0.02") == 0.02
+    with pytest.raises(UsageError, match="no price is known for text-embedding-3-small"):
+        System.from_spec("openai[model=text-embedding-3-small]", limited)

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from r2med.errors import MissingError
+from r2med.models.encoding import Form, TextInputs
 from r2med.remote.budget import Budget
 from r2med.retrieve.api import ApiEncoder
 from r2med.retrieve.api import load_cut as load
-from r2med.retrieve.dense.embed import Form, TextInputs
 from r2med.systems.build import read_settings
 from r2med.systems.registry import entries
 
 
 def worded(texts: list[str], form: Form, *, quoted: bool, tokenizer: str) -> TextInputs:
     options = {"quoted": str(quoted).lower(), "tokenizer": tokenizer}
-    settings: Any = read_settings(entries()["openai"].overridden(options))
+    settings: Any = read_settings(entries()["openai"].override(options))
     return ApiEncoder(settings, "query", Budget()).inputs(texts, form)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.retrieve.bm25 import Bm25Retriever, find_analyzer
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 from r2med.tasks.task import Corpus, Queries, Task
 from tests.building import judgements_of, texts
@@ -28,7 +28,7 @@ def terms(text: str, analyzer: str = "lucene") -> list[str]:
 
 
 def variant(name: str, **options: str) -> Bm25Retriever:
-    return read(Bm25Retriever, entries()[name].overridden(options).fields, name=name)
+    return parse_settings(Bm25Retriever, entries()[name].override(options).fields, name=name)
 
 
 def queries_of(asked: Mapping[str, str]) -> Queries:

@@ -78,7 +78,7 @@ def test_blocks_chunks_slices_and_nulls_change_nothing(monkeypatch: pytest.Monke
     analyzer = find_analyzer("lucene")
     many = [f"Row {row}'s text, number {row * 7}." for row in range(50)]
     whole = analyzer.analyze(texts(*many))
-    monkeypatch.setattr(words, "_BLOCK", 40)
+    monkeypatch.setattr(words, "_BLOCK_BYTES", 40)
 
     chunked = analyzer.analyze(pa.chunked_array([texts(*many[:7]), texts(), texts(*many[7:])]))
     sliced = analyzer.analyze(texts("before", *many, "after").slice(1, 50))

@@ -10,7 +10,7 @@ from tests.retrieve.bm25.small import fixture
 
 
 def stems(words: list[str], dialect: Dialect) -> list[str]:
-    stemmed = stem_words(ByteWords.of(words), dialect)
+    stemmed = stem_words(ByteWords.from_strings(words), dialect)
     return [stemmed.text(place) for place in range(len(words))]
 
 

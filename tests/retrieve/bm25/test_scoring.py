@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from r2med.retrieve.bm25 import words
-from r2med.retrieve.bm25.analyzers import find_analyzer
-from r2med.retrieve.bm25.index import build_index, compiled
+from r2med.retrieve.bm25 import analyzers, words
+from r2med.retrieve.bm25.analyzers import TermStream, find_analyzer
+from r2med.retrieve.bm25.index import build_index, load_sparse_loops
 from r2med.retrieve.bm25.retriever import Bm25Retriever
 from tests.building import texts
 from tests.retrieve.bm25.small import task_of
@@ -21,14 +21,18 @@ word = st.sampled_from(["aorta", "biopsy", "colon", "dose", "edema", "fever", "g
 text = st.lists(word, max_size=12).map(" ".join)
 
 
-@pytest.mark.parametrize("rows", [1 << 14, 3, 1])
+@pytest.mark.parametrize("group_words", [1 << 14, 30, 1])
 @settings(deadline=None)
 @given(st.lists(text, max_size=8))
 def test_the_index_counts_every_term_of_every_document_however_it_is_cut(
-    rows: int, documents: list[str]
+    group_words: int, documents: list[str]
 ) -> None:
-    with patch.object(words, "_BLOCK", 20), patch.object(words, "_GROUP_ROWS", rows):
-        index = build_index(find_analyzer("nano").grouped(texts(*documents)))
+    with (
+        patch.object(words, "_BLOCK_BYTES", 20),
+        patch.object(words, "_GROUP_WORDS", group_words),
+        patch.object(analyzers, "_BATCH_WORDS", 2 * group_words),
+    ):
+        index = build_index(TermStream(find_analyzer("nano"), texts(*documents)))
 
     found = {
         (index.words.text(term), int(index.rows[place])): int(index.counts[place])
@@ -107,7 +111,7 @@ def test_scores_follow_the_formula(
 
 
 def test_scipy_still_works_beside_the_loops_that_were_loaded_alone() -> None:
-    assert compiled() is not None
+    assert load_sparse_loops() is not None
 
     from scipy.sparse import csc_array
 

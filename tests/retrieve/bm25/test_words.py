@@ -12,7 +12,7 @@ words = st.text("abé", min_size=1, max_size=40)
 @settings(deadline=None)
 @given(st.lists(words, min_size=1, max_size=60))
 def test_words_have_equal_keys_when_they_are_equal(many: list[str]) -> None:
-    keys = ByteWords.of(many).keys.tolist()
+    keys = ByteWords.from_strings(many).keys.tolist()
 
     assert len(set(keys)) == len(set(many))
     assert len(set(zip(keys, many, strict=True))) == len(set(many))
@@ -40,11 +40,11 @@ def test_numbers_follow_first_appearance_across_blocks(blocks: list[list[int]]) 
 @settings(deadline=None)
 @given(st.lists(words, max_size=20), st.data())
 def test_words_taken_out_are_the_same_words(many: list[str], data: st.DataObject) -> None:
-    held = ByteWords.of(many)
+    held = ByteWords.from_strings(many)
     places = data.draw(st.lists(st.integers(0, len(many) - 1), max_size=10)) if many else []
 
     taken = held.take(np.array(places, dtype=np.int64))
-    joined = ByteWords.concatenated([taken, held])
+    joined = ByteWords.concatenate([taken, held])
 
     assert [joined.text(place) for place in range(len(joined))] == [
         *(many[place] for place in places),

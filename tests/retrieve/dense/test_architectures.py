@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import SIDES, BatchEncoder, Form, Side
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
+from r2med.models.encoding import SIDES, BatchEncoder, Form, Side
 from r2med.retrieve.dense.retriever import Settings
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
 from tests.retrieve.small_task import own_task
@@ -129,7 +130,7 @@ def encoder_of(settings: Settings, side: Side) -> BatchEncoder:
     from r2med.retrieve.dense.transformer import build
 
     own = getattr(settings, f"{side}_checkpoint")
-    return build(own or settings.checkpoint, settings, Conditions(device="cpu"))
+    return build(own or settings.checkpoint, settings, Resources(RunOptions(device="cpu")))
 
 
 def ours(encoder: BatchEncoder, form: Form, batch: int) -> NDArray[np.float32]:
@@ -201,7 +202,7 @@ def test_embeddings_equal_those_of_independent_code(
 ) -> None:
     folder = checkpoints(case)
     options = {"checkpoint": str(folder), "dtype": "float32", **dict(case.options)}
-    settings = read(Settings, entries()[case.name].overridden(options).fields)
+    settings = parse_settings(Settings, entries()[case.name].override(options).fields)
     encoder = encoder_of(settings, "query")
 
     for side in SIDES:
@@ -222,7 +223,7 @@ def test_the_dual_medcpt_uses_another_checkpoint_for_queries(tmp_path: Path) -> 
         "document_checkpoint": str(articles),
         "max_length": "24",
     }
-    settings = read(Settings, entries()["medcpt-dual"].overridden(options).fields)
+    settings = parse_settings(Settings, entries()["medcpt-dual"].override(options).fields)
     case = Case("medcpt", "bert", "cls", 24)
 
     for side, folder in zip(SIDES, (queries, articles), strict=True):

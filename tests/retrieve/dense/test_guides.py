@@ -18,7 +18,7 @@ HEAD = "| name | checkpoint | pooling | tokens | query instruction | published a
 
 def table() -> str:
     """The table of docs/dense.md, from the registry."""
-    named = [entry for entry in entries().values() if entry.engine == "dense"]
+    named = [entry for entry in entries().values() if entry.backend == "dense"]
     rows = [_row(entry) for entry in named if not entry.argument]
     return "\n".join([HEAD, "|---" * 6 + "|", *rows])
 

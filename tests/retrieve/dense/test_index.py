@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from r2med.models.vectors import Computed, Shelf
-from r2med.retrieve.dense.embed import Encoded, Form
+from r2med.execution.usage import Usage
+from r2med.models.embedding_cache import EmbeddingCache, EncodedTexts
+from r2med.models.encoding import Encoded, Form
 from r2med.retrieve.dense.retriever import ExactIndex
 
 
 def encoded(vectors: np.ndarray, distinct: list[int] | None = None) -> Encoded:
-    shelf = Shelf()
+    cache = EmbeddingCache()
     addresses = Form().addresses([str(row) for row in range(len(vectors))])
     zeros, rows = np.zeros(len(vectors), dtype=np.int64), np.arange(len(vectors))
-    shelf.add(addresses, Computed(rows, vectors.astype(np.float32), zeros, zeros > 0))
+    cache.add(EncodedTexts(addresses, [vectors.astype(np.float32)], zeros, zeros > 0))
     return Encoded(
-        shelf, shelf.find(addresses), rows if distinct is None else np.array(distinct), {}
+        cache, cache.find(addresses), rows if distinct is None else np.array(distinct), {}, Usage()
     )
 
 

@@ -1,4 +1,4 @@
-"""Vectors in Milvus, exercised on the embedded engine: what is built, found, kept and refused."""
+"""Vectors in Milvus, exercised on embedded Milvus: what is built, found, kept and refused."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rich.console import Console
 
 import r2med
 from r2med.errors import MissingError, UsageError
-from r2med.report.scores import draw
+from r2med.execution.resources import Resources
+from r2med.report.drawing import draw
 from r2med.results.evaluation import Evaluation
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense import milvus as engine
+from r2med.retrieve.dense import milvus
 from r2med.retrieve.dense.milvus import Milvus, MilvusIndex, connect
 from r2med.retrieve.dense.retriever import ExactIndex
 from r2med.systems.build import System
@@ -49,7 +49,7 @@ def opened(folder: Path) -> Opened:
         rows = ExactIndex(documents, 10**8, "dot").rows
         options = f"index=milvus:{folder / 'v.db'}{',' * bool(text)}{text}"
         found = System.from_spec(f"wordllama[{options}]").stage.retriever.milvus  # type: ignore[union-attr]
-        return MilvusIndex(found, rows, documents.distinct, len(documents.places), Conditions())
+        return MilvusIndex(found, rows, documents.distinct, len(documents.indexes), Resources())
 
     return index
 
@@ -110,7 +110,7 @@ def test_a_whole_collection_is_used_again_and_one_that_is_not_is_built_anew(
 KILLED = """
 import os, signal, sys
 import numpy as np
-from r2med.retrieve.conditions import Conditions
+from r2med.execution.resources import Resources
 from r2med.retrieve.dense import milvus
 
 VECTORS = np.load(sys.argv[2])
@@ -118,7 +118,7 @@ milvus._MOST_ROWS = 100
 kill = lambda what, done, *_: done >= 300 and os.kill(os.getpid(), signal.SIGKILL)
 milvus.MilvusIndex(
     milvus.Milvus(sys.argv[1]), lambda a, b: VECTORS[a:b], np.arange(900), 900,
-    Conditions(progress=kill),
+    Resources(progress=kill),
 )
 """
 
@@ -131,10 +131,10 @@ def test_what_a_killed_run_left_is_built_anew(
     command = [sys.executable, "-c", KILLED, path, str(tmp_path / "vectors.npy")]
     ended = subprocess.run(command, capture_output=True, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
-    monkeypatch.setattr(engine, "_MOST_ROWS", 100)
+    monkeypatch.setattr(milvus, "_MOST_ROWS", 100)
 
     index = MilvusIndex(
-        Milvus(path), lambda a, b: VECTORS[a:b], np.arange(COUNT), COUNT, Conditions()
+        Milvus(path), lambda a, b: VECTORS[a:b], np.arange(COUNT), COUNT, Resources()
     )
 
     assert index.facts["inserted"] == COUNT
@@ -187,7 +187,7 @@ def test_what_an_approximate_index_costs_stands_beside_the_score(
     loss = approximate.record.facts[approximate.system]["loss"]
     drop = approximate.metrics["ndcg@10"] - plain.metrics["ndcg@10"]
     lists = [
-        (set(approximate.run.listed(query)[:100]), set(plain.run.listed(query)[:100]))
+        tuple(set(one.run.ranked_documents(query)[:100]) for one in (approximate, plain))
         for query in plain.run.query_ids.to_pylist()
     ]
     share = sum(len(a & b) for a, b in lists) / sum(len(b) for _, b in lists)
@@ -245,9 +245,7 @@ def test_an_engine_that_builds_something_else_is_refused(
     ignoring = {"params": {"nlist": "128"}}
     monkeypatch.setattr(MilvusClient, "describe_index", lambda *given: describe(*given) | ignoring)
 
-    with pytest.raises(
-        UsageError, match=r"nlist=16 was asked for, and the engine built .*nlist=128"
-    ):
+    with pytest.raises(UsageError, match=r"nlist=16 was asked for, and Milvus built .*nlist=128"):
         opened("index_kind=ivf_flat,nlist=16,nprobe=1")
 
 

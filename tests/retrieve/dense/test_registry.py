@@ -8,7 +8,7 @@ import pytest
 
 from r2med.errors import UsageError
 from r2med.retrieve.dense.retriever import Settings
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.build import System
 from r2med.systems.registry import entries
 from r2med.tasks.registry import find_suite, find_task
@@ -19,11 +19,11 @@ PUBLISHED = [
     *("contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b"),
     *("bge", "e5", "grit", "sfr", "nv"),
 ]
-DENSE = [name for name, entry in entries().items() if entry.engine == "dense"]
+DENSE = [name for name, entry in entries().items() if entry.backend == "dense"]
 
 
 def instructions(name: str, task: str) -> tuple[str, str]:
-    settings = read(Settings, entries()[name].fields)
+    settings = parse_settings(Settings, entries()[name].fields)
     on = own_task(entry=find_task(task))
     query, document = (settings.form(on, side) for side in ("query", "document"))
     return query.instruction, document.instruction
@@ -36,7 +36,7 @@ def test_a_published_name_says_what_it_was_published_as(name: str) -> None:
 
 @pytest.mark.parametrize("name", DENSE)
 def test_every_entry_can_be_read(name: str) -> None:
-    assert read(Settings, entries()[name].fields)
+    assert parse_settings(Settings, entries()[name].fields)
 
 
 LATER = [
@@ -135,7 +135,7 @@ def test_nano_and_demo_tasks_are_worded_as_the_task_they_stand_for() -> None:
 
 
 def test_data_of_the_users_own_gets_a_plain_wording_unless_told() -> None:
-    plain = read(Settings, entries()["e5"].fields)
+    plain = parse_settings(Settings, entries()["e5"].fields)
     told = replace(plain, kind="Nursing question", purpose="find the guideline")
 
     assert "Given a Medical question, retrieve" in plain.form(own_task(), "query").instruction
@@ -146,13 +146,15 @@ def test_data_of_the_users_own_gets_a_plain_wording_unless_told() -> None:
 
 
 def test_braces_of_an_instruction_that_are_no_placeholder_stay() -> None:
-    settings = replace(read(Settings, entries()["bge"].fields), query_instruction='{"a": {kind}}')
+    settings = replace(
+        parse_settings(Settings, entries()["bge"].fields), query_instruction='{"a": {kind}}'
+    )
 
     assert settings.form(own_task(), "query").instruction == '{"a": Medical question}'
 
 
 def test_lengths_may_differ_by_side() -> None:
-    settings = read(Settings, entries()["grit"].fields)
+    settings = parse_settings(Settings, entries()["grit"].fields)
 
     assert settings.form(own_task(), "query").max_length == 512
     assert settings.form(own_task(), "document").max_length == 2048

@@ -14,11 +14,13 @@ import pytest
 
 import r2med
 from r2med.errors import DataError, UsageError
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Form
-from r2med.retrieve.interface import Part, QueryForm, Searcher, search_forms
-from r2med.settings import read
+from r2med.execution.options import RunOptions
+from r2med.execution.resources import Resources
+from r2med.models.encoding import Form
+from r2med.retrieve.interface import Part, QueryForm, Searcher, search_with
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
+from r2med.tasks.registry import find_task
 from tests.building import texts
 from tests.retrieve.checkpoints import save_model, save_modules, sentences
 from tests.retrieve.small_task import own_task
@@ -39,11 +41,11 @@ def sentence_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def retriever(name: str, conditions: Conditions = Conditions(), **options: object) -> Any:  # noqa: B008
+def retriever(name: str, resources: Resources = Resources(), **options: object) -> Any:  # noqa: B008
     from r2med.retrieve.dense.retriever import Settings, build
 
-    entry = entries()[name].overridden({key: str(value) for key, value in options.items()})
-    return build(read(Settings, entry.fields, name=name), conditions)
+    entry = entries()[name].override({key: str(value) for key, value in options.items()})
+    return build(parse_settings(Settings, entry.fields, name=name), resources)
 
 
 def search(searcher: Searcher, depth: int = 10) -> Mapping[str, list[tuple[str, float]]]:
@@ -53,9 +55,9 @@ def search(searcher: Searcher, depth: int = 10) -> Mapping[str, list[tuple[str, 
 
 def test_the_record_shows_both_sides_as_the_model_saw_them(bert: Path) -> None:
     searcher = retriever("bge", checkpoint=bert).prepare(own_task())
-    search(searcher)
+    found = searcher.search_queries(own_task().queries, depth=10)
 
-    facts: Any = searcher.facts()
+    facts: Any = {**searcher.facts(), **found.facts}
 
     assert facts["documents"]["first"] == "[CLS] insulin therapy and dose [SEP]"
     assert facts["queries"]["first"].startswith("[CLS] Represent [UNK]")
@@ -96,9 +98,9 @@ def test_a_text_of_another_task_is_not_encoded_again(bert: Path) -> None:
     on = retriever("contriever", checkpoint=bert)
     on.prepare(own_task())
 
-    facts: Any = on.prepare(own_task({"n1": "insulin therapy and dose", "n2": "gene"})).facts()
+    usage = on.prepare(own_task({"n1": "insulin therapy and dose", "n2": "gene"})).usage
 
-    assert (facts["documents"]["reused"], facts["texts"]) == (1, 1)
+    assert (usage.cached, usage.texts) == (1, 1)
 
 
 def test_of_an_id_given_twice_the_last_text_counts(bert: Path) -> None:
@@ -112,13 +114,58 @@ def test_of_an_id_given_twice_the_last_text_counts(bert: Path) -> None:
     assert search(doubled) == search(on.prepare(once))
 
 
-def test_a_document_with_the_querys_own_id_is_left_out(bert: Path) -> None:
-    task = own_task({"q1": "why does the heart cough", "d": "renal", "e": "gene"})
+@pytest.mark.parametrize(
+    ("task_name", "is_dropped"), [("Biology", True), ("demo/biology", True), (None, False)]
+)
+def test_a_document_with_the_querys_id_is_left_out_where_the_published_protocol_does(
+    bert: Path, task_name: str | None, is_dropped: bool
+) -> None:
+    texts = {"q1": "why does the heart cough", "d": "renal", "e": "gene"}
+    entry = find_task(task_name) if task_name else None
+    model = retriever("contriever", checkpoint=bert)
 
-    found = search(retriever("contriever", checkpoint=bert).prepare(task), depth=2)
+    found = search(model.prepare(own_task(texts, entry=entry)), depth=2)
 
-    assert {document for document, _ in found["q1"]} == {"d", "e"}
-    assert len(found["q2"]) == 2
+    assert ({document for document, _ in found["q1"]} == {"d", "e"}) == is_dropped
+    assert len(found["q1"]) == len(found["q2"]) == 2
+    assert model.task_identity(own_task(texts, entry=entry))["drops_query_id"] == is_dropped
+
+
+@pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ({"query": "Query : ", "document": "passage : "}, ("Query : ", "passage : ")),
+        ({"query": "Query : ", "passage": "a "}, ("Query : ", "")),
+        ({"other": "Given "}, ("Given ", "Given ")),
+        ({}, ("", "")),
+    ],
+)
+def test_a_sentence_transformers_checkpoint_runs_with_the_prompts_saved_in_it(
+    sentence_bert: Path, tmp_path: Path, prompts: dict[str, str], expected: tuple[str, str]
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    folder = tmp_path / "prompted"
+    shutil.copytree(sentence_bert, folder)
+    default = "other" if "other" in prompts else None
+    config = {"prompts": prompts, "default_prompt_name": default}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
+    model, task = retriever("dense", checkpoint=folder), own_task()
+
+    forms = [model.form(task, side).instruction for side in ("query", "document")]
+    found = search(model.prepare(task))
+
+    theirs = library.SentenceTransformer(str(folder), device="cpu")
+    queries = theirs.encode_query(task.queries.texts.to_pylist(), normalize_embeddings=True)
+    documents = theirs.encode_document(task.corpus.document_texts(), normalize_embeddings=True)
+    best = [task.corpus.document_ids[int(row)].as_py() for row in (queries @ documents.T).argmax(1)]
+    assert tuple(forms) == expected
+    assert [hits[0][0] for hits in found.values()] == best
+
+
+def test_an_instruction_of_the_users_replaces_the_saved_prompt(sentence_bert: Path) -> None:
+    model = retriever("dense", checkpoint=sentence_bert, query_instruction="why ")
+
+    assert model.form(own_task(), "query").instruction == "why "
 
 
 def test_documents_with_equal_texts_score_equally(bert: Path) -> None:
@@ -139,7 +186,7 @@ def test_an_expanded_query_is_the_mean_of_its_parts(
         QueryForm("q2", "", (Part("insulin"),)),
     ]
 
-    run = search_forms(on.prepare(task), task.queries, forms, depth=5)
+    run = search_with(on.prepare(task), task.queries, forms, depth=5).run
 
     plain = on.encode(task, "query", ["heart", "insulin"]).matrix()
     beside = on.encode(task, "query", ["acute failure"], instructed=instructed).matrix()
@@ -317,7 +364,7 @@ def test_a_checkpoints_own_encode_gets_instruction_and_length(
     remote: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "hf"))
-    allowed = Conditions(trust_remote_code=True, device="cpu")
+    allowed = Resources(RunOptions(trust_remote_code=True, device="cpu"))
     on = retriever("nv", allowed, checkpoint=remote, dtype="float32", normalize="false")
 
     vector = on.encode(own_task(), "query", ["insulin"]).matrix()[0]
@@ -360,11 +407,11 @@ def test_every_setting_that_decides_a_vector_changes_its_address(sentence_bert: 
 
     def address(settings: Settings) -> object:
         forms = [settings.form(own_task(), "query"), settings.form(own_task(), "document")]
-        return build(settings, Conditions()).identity, forms
+        return build(settings, Resources()).identity, forms
 
     options = {"checkpoint": str(sentence_bert), "library": "transformers"}
-    entry = entries()["dense"].overridden(options | {"query_instruction": "{kind} {purpose}"})
-    settings = read(Settings, entry.fields)
+    entry = entries()["dense"].override(options | {"query_instruction": "{kind} {purpose}"})
+    settings = parse_settings(Settings, entry.fields)
     unchanged = set()
     for field in fields(Settings):
         value = getattr(settings, field.name)

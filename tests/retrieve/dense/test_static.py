@@ -9,11 +9,11 @@ import pytest
 
 import r2med
 from r2med.errors import DataError, UsageError
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import Form
+from r2med.execution.resources import Resources
+from r2med.models.encoding import Form
 from r2med.retrieve.dense.retriever import Settings
 from r2med.retrieve.dense.static import build
-from r2med.settings import read
+from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 from tests.retrieve.small_task import own_task
 
@@ -23,8 +23,8 @@ TEXTS = ["acute heart failure", "", "Naïve β-blocker ≥ 5 mg", "a b " * 300]
 
 
 def test_vectors_equal_those_of_the_wordllama_library() -> None:
-    settings = read(Settings, entries()["wordllama"].fields)
-    encoder = build(settings.checkpoint, settings, Conditions())
+    settings = parse_settings(Settings, entries()["wordllama"].fields)
+    encoder = build(settings.checkpoint, settings, Resources())
     folder = Path(wordllama.__file__).parent
     theirs = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
 
@@ -35,8 +35,8 @@ def test_vectors_equal_those_of_the_wordllama_library() -> None:
 
 
 def test_an_empty_text_is_the_zero_vector() -> None:
-    settings = read(Settings, entries()["wordllama"].fields)
-    encoder = build(settings.checkpoint, settings, Conditions())
+    settings = parse_settings(Settings, entries()["wordllama"].fields)
+    encoder = build(settings.checkpoint, settings, Resources())
 
     assert not encoder.encode(encoder.inputs(["", ""], Form()), np.arange(2)).any()
 
@@ -52,8 +52,8 @@ def test_wordllama_ranks_by_meaning_and_says_what_it_saw() -> None:
 
 def test_a_folder_that_is_no_static_model_is_told_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("x")
-    settings = read(Settings, entries()["wordllama"].fields)
-    encoder = build(str(tmp_path), settings, Conditions())
+    settings = parse_settings(Settings, entries()["wordllama"].fields)
+    encoder = build(str(tmp_path), settings, Resources())
 
     with pytest.raises(DataError, match=r"tokenizer\.json: cannot be loaded .*No such file"):
         encoder.inputs(["a"], Form())
@@ -68,7 +68,7 @@ def test_an_option_without_effect_is_refused(option: str) -> None:
 
 
 def test_an_option_that_repeats_what_the_encoder_does_is_accepted() -> None:
-    plain, repeated = r2med.evaluate(["wordllama", "wordllama[pooling=mean]"], own_task())
+    plain, repeated = r2med.evaluate_all(["wordllama", "wordllama[pooling=mean]"], own_task())
 
     assert plain.metrics == repeated.metrics
 
@@ -81,8 +81,8 @@ def test_more_dimensions_than_the_vectors_have_are_refused() -> None:
 def test_files_that_are_damaged_are_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     (tmp_path / "model.safetensors").write_bytes(b"short")
-    settings = read(Settings, entries()["wordllama"].fields)
-    encoder = build(str(tmp_path), settings, Conditions())
+    settings = parse_settings(Settings, entries()["wordllama"].fields)
+    encoder = build(str(tmp_path), settings, Resources())
 
     with pytest.raises(DataError, match=r"tokenizer\.json: cannot be loaded"):
         encoder.inputs(["a"], Form())

@@ -188,13 +188,13 @@ def test_a_failed_fetch_leaves_the_data_that_was_there(hub: Hub, entry: TaskEntr
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
-        ((404, "RepoNotFound"), "HTTP 404, there is no such dataset, or it is private."),
-        ((401, "RepoNotFound"), "HTTP 401, there is no such dataset, or it is private."),
+        ((404, "RepoNotFound"), "HTTP 404, the dataset does not exist or is private."),
+        ((401, "RepoNotFound"), "HTTP 401, the dataset does not exist or is private."),
         ((403, "GatedRepo"), "HTTP 403, it is gated"),
         ((401, "GatedRepo"), "HTTP 401, it is gated"),
         ((401, ""), "HTTP 401."),
         ((403, ""), "HTTP 403."),
-        ((404, "RevisionNotFound"), f"at {COMMIT}: HTTP 404, there is no such revision."),
+        ((404, "RevisionNotFound"), f"at {COMMIT}: HTTP 404, the revision does not exist."),
         ((404, ""), "HTTP 404."),
         ((503, ""), "HTTP 503.\nTry again later."),
     ],

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
-from r2med.home import home
+from r2med.paths import home_folder
 from r2med.tasks.fetch import local
 from r2med.tasks.fetch.local import import_from
 from r2med.tasks.fetch.provenance import data_folder, is_present
@@ -63,7 +63,7 @@ def test_a_zip_without_folders_is_taken_by_its_own_name(tmp_path: Path) -> None:
 def test_a_zip_that_says_nothing_is_taken_as_the_task_that_is_wanted(tmp_path: Path) -> None:
     source = zipped(tmp_path / "data.zip", MEDQA)
 
-    with pytest.raises(UsageError, match="no task has this name"):
+    with pytest.raises(UsageError, match="no task is named"):
         import_from(source)
     [taken] = import_from(source, [find_task("MedQA-Diag")])
 
@@ -141,12 +141,12 @@ def test_other_bytes_with_the_same_content_are_taken_with_a_notice(tmp_path: Pat
 
 def test_other_content_is_refused_and_the_data_folder_is_unchanged(tmp_path: Path) -> None:
     import_from(zipped(tmp_path / "Biology.zip", BIOLOGY))
-    before = everything_under(home())
+    before = everything_under(home_folder())
 
     with pytest.raises(DataError, match="documents 7 instead of 3"):
         import_from(zipped(tmp_path / "Biology.zip", task_files(7)))
 
-    assert everything_under(home()) == before
+    assert everything_under(home_folder()) == before
     folder = data_folder(find_task("Biology"))
     assert (folder / "corpus.jsonl").read_bytes() == BIOLOGY["corpus.jsonl"]
 
@@ -176,7 +176,7 @@ def test_an_archive_that_lacks_part_of_a_task_is_told_which_and_nothing_is_taken
     with pytest.raises(DataError, match=re.escape(told)):
         import_from(zipped(tmp_path / "some.zip", files))
 
-    assert everything_under(home()) == []
+    assert everything_under(home_folder()) == []
 
 
 def test_a_wanted_task_that_is_not_there_is_named_with_what_is(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_hostile_archive_is_refused_whole(
         import_from(source)
 
     assert told in str(error.value) and "Nothing was written" in str(error.value)
-    assert everything_under(home()) == []
+    assert everything_under(home_folder()) == []
     assert not (tmp_path.parent / "outside.jsonl").exists()
 
 
@@ -285,7 +285,7 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot be read: member 'corpus.jsonl': Bad CRC"):
         import_from(source)
 
-    assert everything_under(home()) == []
+    assert everything_under(home_folder()) == []
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl.gz", "query.jsonl.gz"])
@@ -299,7 +299,7 @@ def test_a_packed_file_inside_an_archive_is_bounded_too(tmp_path: Path, name: st
         import_from(source)
 
     assert str(told.value).startswith(f"{source}, ")
-    assert everything_under(home()) == []
+    assert everything_under(home_folder()) == []
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_an_archive_that_cannot_be_read_is_named(
     with pytest.raises(DataError, match=r"Biology\.zip"):
         import_from(source)
 
-    assert everything_under(home()) == []
+    assert everything_under(home_folder()) == []
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)

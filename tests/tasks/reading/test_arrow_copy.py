@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from r2med.atomic import let_go
-from r2med.home import shelf
+from r2med.paths import cache_folder
+from r2med.storage import release_memory
 from r2med.tasks.load import load_task
 from r2med.tasks.reading import arrow_copy
 from r2med.tasks.reading.arrow_copy import load_copy
@@ -39,7 +41,7 @@ def load(folder: Path) -> Task:
 
 
 def copies() -> list[Path]:
-    return sorted(shelf("arrow").glob("*"))
+    return sorted(cache_folder("arrow").glob("*"))
 
 
 def columns(task: Task) -> list[list[object]]:
@@ -70,7 +72,21 @@ def test_a_copy_carries_the_hash_of_its_corpus(tmp_path: Path) -> None:
 
     corpus = load(tmp_path).corpus
 
-    assert corpus.known_hash == column_hash([corpus.ids, corpus.texts])
+    assert corpus.stored_hash is not None
+    assert corpus.hash == corpus.stored_hash.value == column_hash([corpus.ids, corpus.texts])
+
+
+def test_a_corpus_changed_after_loading_has_another_hash(tmp_path: Path) -> None:
+    write_r2med(tmp_path)
+    load(tmp_path)
+    task = load(tmp_path)
+    texts = pa.array([f"{text}!" for text in task.corpus.texts.to_pylist()], pa.large_string())
+
+    changed = replace(task, corpus=replace(task.corpus, texts=texts))
+
+    assert task.corpus.stored_hash is not None
+    assert changed.corpus.hash == column_hash([task.corpus.ids, texts])
+    assert changed.hash != task.hash
 
 
 def test_a_large_task_is_mapped_by_the_process_that_parsed_it_and_its_memory_given_back(
@@ -80,9 +96,9 @@ def test_a_large_task_is_mapped_by_the_process_that_parsed_it_and_its_memory_giv
     write_r2med(tmp_path)
 
     mapped = load_task(tmp_path)
-    let_go()
+    release_memory()
 
-    assert mapped.corpus.known_hash is not None, "the texts are not those of the copy"
+    assert mapped.corpus.stored_hash is not None, "the texts are not those of the copy"
     assert columns(mapped) == columns(load_task(tmp_path, use_copy=False))
 
 

@@ -43,7 +43,11 @@ def message(folder: Path) -> str:
         ),
         ("corpus.jsonl", '{"id": "a", "text": "x"},', "not valid JSON (Extra data, column 25)"),
         ("corpus.jsonl", '{"id": "a", "text": "tab\t"}', "not valid JSON (Invalid control char"),
-        ("corpus.jsonl", '{"id": "\\ud800", "text": ""}', 'field "id" holds half a surrogate pair'),
+        (
+            "corpus.jsonl",
+            '{"id": "\\ud800", "text": ""}',
+            'field "id" contains half a surrogate',
+        ),
         ("corpus.jsonl", '["a", "x"]', "the line is a list, expected an object"),
         ("corpus.jsonl", "null", "the line is null, expected an object"),
         ("corpus.jsonl", "17", "the line is the number 17, expected an object"),

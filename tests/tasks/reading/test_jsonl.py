@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from r2med.tasks.reading import lines
 from r2med.tasks.reading.fields import JUDGEMENT, QUERY
-from r2med.tasks.reading.jsonl import read_exactly, read_jsonl
+from r2med.tasks.reading.jsonl import read_jsonl, read_line_by_line
 
 _WHOLE = st.characters(codec="utf-8")
 _IDS = st.one_of(st.text(_WHOLE, min_size=1, max_size=5), st.integers(-(10**20), 10**20))
@@ -33,12 +33,12 @@ def test_both_ways_agree_on_any_valid_file(rows: list[dict[str, object]], ascii_
         lines = [json.dumps(row, ensure_ascii=ascii_only) + "\n" for row in rows]
         file.write_bytes("".join(lines).encode("utf-8", "replace"))
 
-        fast, exact = read_jsonl(file, QUERY), read_exactly(file, QUERY)
+        fast, exact = read_jsonl(file, QUERY), read_line_by_line(file, QUERY)
 
         assert {name: column.to_pylist() for name, column in fast.columns.items()} == {
             name: column.to_pylist() for name, column in exact.columns.items()
         }
-        assert [str(fast.where(row)) for row in range(len(fast))] == [
+        assert [str(fast.locate(row)) for row in range(len(fast))] == [
             f"{file}, line {row + 1}" for row in range(len(rows))
         ]
 

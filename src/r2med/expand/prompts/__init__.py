@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.settings import read_toml
-from r2med.tasks.reading.jsonl import described
+from r2med.tasks.reading.jsonl import describe_value
 from r2med.tasks.reading.lines import file_errors
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ _EXAMPLES = "examples"
 _OPTIONAL = frozenset({"kind", "turns", "count"})
 
 
-def filled(template: str, **values: str) -> str:
+def fill_template(template: str, **values: str) -> str:
     """The template with all places filled at once, so that braces in a value are left alone."""
     return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
 
 
-def trimmed(text: str, words: int) -> str:
+def truncate_words(text: str, words: int) -> str:
     """The first words of a text, single-spaced; ` ...` says that there was more."""
     split = text.split(maxsplit=words)
     return " ".join(split[:words]) + (" ..." if len(split) > words else "")
@@ -63,7 +63,7 @@ class Prompt:
 
     def says(self, text: str, **values: str) -> str:
         """One of the texts with its places filled in."""
-        return filled(self.texts[text], **values)
+        return fill_template(self.texts[text], **values)
 
     def first(self, *, kind: str, query: str, **values: str) -> str:
         """The opening request, with the examples where the file has them."""
@@ -76,7 +76,7 @@ class Prompt:
     def passages(self, texts: Sequence[str], *, words: int) -> str:
         """Passages as the model reads them: numbered from 1, each cut after so many words."""
         return "\n\n".join(
-            self.says("passage", number=str(number), passage=trimmed(text, words))
+            self.says("passage", number=str(number), passage=truncate_words(text, words))
             for number, text in enumerate(texts, start=1)
         )
 
@@ -102,12 +102,12 @@ def prompt_of(name: str, shipped: Traversable, own: Path | None) -> Prompt:
         if key == _EXAMPLES:
             continue
         if not isinstance(text, str):
-            raise DataError(f"{own}: {key!r} is {described(text)}, expected a string.")
+            raise DataError(f"{own}: {key!r} is {describe_value(text)}, expected a string.")
         places, known = _places(text), _places(ours[key])
         if not known - optional <= places <= known:
             raise DataError(
-                f"{own}: {key!r} holds {_listed(places)}; {name} fills in {_listed(known)} there, "
-                f"and needs {_listed(known - optional)}."
+                f"{own}: {key!r} holds {_join_names(places)}; {name} fills in "
+                f"{_join_names(known)} there, and needs {_join_names(known - optional)}."
             )
     return _prompt(table, str(own))
 
@@ -140,7 +140,7 @@ def task_kind(entry: TaskEntry | None) -> TaskKind:
     return "exam" if "exam" in kind else "treatment"
 
 
-def called(entry: TaskEntry | None) -> str:
+def query_noun(entry: TaskEntry | None) -> str:
     """What a query of the task is called in a prompt, such as `Biology post`."""
     return entry.kind if entry else "question"
 
@@ -157,7 +157,7 @@ def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prom
 
     A file of the user's that would never be read, since no kind of task has its name, is refused.
     """
-    shipped, own = _shipped(method, f"{kind}.toml"), None
+    shipped, own = _read_shipped(method, f"{kind}.toml"), None
     if folder:
         paths = (folder / method).glob("[!.]*")
         theirs = {path.name for path in paths if path.suffix.lower() == ".toml"}
@@ -180,7 +180,7 @@ def write_prompts(method: str, folder: Path) -> list[Path]:
     """Copy the shipped prompts of a method for editing; what is there already stays."""
     written = []
     for file in _FILES:
-        target, shipped = folder / method / file, _shipped(method, file)
+        target, shipped = folder / method / file, _read_shipped(method, file)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(shipped.read_bytes())
@@ -188,11 +188,11 @@ def write_prompts(method: str, folder: Path) -> list[Path]:
     return written
 
 
-def _shipped(method: str, file: str) -> Traversable:
+def _read_shipped(method: str, file: str) -> Traversable:
     if method not in methods():
         raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
     return files("r2med.expand.prompts") / method / file
 
 
-def _listed(places: Set[str]) -> str:
+def _join_names(places: Set[str]) -> str:
     return ", ".join(f"{{{place}}}" for place in sorted(places)) or "none"

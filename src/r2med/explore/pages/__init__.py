@@ -1,1 +1,1 @@
-"""One module per page: what it says, from plain values, and the HTML of it."""
+"""One module per page: its content as plain values, and the HTML of it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from r2med.engine.status import Status
+from r2med.evaluation.status import Status
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.causes import CAUSES
@@ -24,10 +24,12 @@ _TITLES = {
 
 
 def message_page(status: int, problem: str, link: Link) -> str:
-    """A refusal as a page: what was found, what was expected, the way back."""
-    first, _, rest = problem.partition("\n")
+    """A refusal as a page: the finding, the expectation, the way back."""
+    first, _, more_lines = problem.partition("\n")
     title = _TITLES.get(status, "This did not work")
-    return render("message.html", link, page="", title=title, first=first, rest=rest.splitlines())
+    return render(
+        "message.html", link, page="", title=title, first=first, rest=more_lines.splitlines()
+    )
 
 
 def about_page(snapshot: Snapshot, link: Link) -> str:
@@ -56,7 +58,7 @@ def audits_page(audits: Sequence[StoredAudit], damaged: Sequence[str], link: Lin
         link,
         page="audits",
         title="Leakage audits",
-        audits=audits,
+        audits=sorted(audits, key=lambda audit: audit.created, reverse=True),
         damaged=damaged,
         answer=f"{plural(len(audits), 'audit')} of {sets}: {outcomes}."
         if audits
@@ -65,7 +67,7 @@ def audits_page(audits: Sequence[StoredAudit], damaged: Sequence[str], link: Lin
     )
 
 
-def running_page(statuses: Sequence[Status], folder: str, link: Link) -> str:
+def running_page(statuses: Sequence[Status], snapshot: Snapshot, link: Link) -> str:
     """Evaluations in this results folder, the newest first."""
     return render(
         "running.html",
@@ -74,21 +76,22 @@ def running_page(statuses: Sequence[Status], folder: str, link: Link) -> str:
         title="Running",
         statuses=statuses,
         answer=_progress(statuses),
-        folder=folder,
+        folder=str(snapshot.library.folder),
+        names=snapshot.names,
         left=_time_left,
         live=any(status.end is None for status in statuses),
     )
 
 
 def _progress(statuses: Sequence[Status]) -> str:
-    """What the newest evaluation is doing, in a sentence with numbers."""
+    """Describe the newest evaluation in a sentence with numbers."""
     if not statuses:
         return ""
     newest = statuses[0]
     done = f"{newest.count('done', 'reused')} of {plural(len(newest.cells), 'run')} done"
     if newest.end is None:
         left = _time_left(newest.seconds_left)
-        return f"An evaluation is under way: {done}{f', about {left} left' if left else ''}."
+        return f"An evaluation is in progress: {done}{f', about {left} left' if left else ''}."
     if newest.end == "finished":
         return f"The last evaluation finished: {done}, {newest.count('failed')} failed."
     how = f"The last evaluation did not finish ({newest.end}): {done}"

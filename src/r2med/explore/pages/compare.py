@@ -8,11 +8,12 @@ from typing import Any
 
 from r2med.errors import MissingError
 from r2med.explore.library import Snapshot, check_systems, task_words
-from r2med.explore.render import Axis, Bar, Link, plural, points, render, signed
+from r2med.explore.render import Axis, Bar, Link, format_signed, points, render
 from r2med.measure.intervals import TIE
-from r2med.measure.significance import SIGNIFICANT, p_equation
+from r2med.measure.verdicts import Verdict, decide_row
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import Comparison, QueryScores, compare
+from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
 
 MOST_SYSTEMS = 8
@@ -31,18 +32,18 @@ def compare_page(
 
     Without two systems it shows what can be chosen.
     """
-    whole = scope in snapshot.suites
+    is_suite = scope in snapshot.suites
     tasks = [name for name in snapshot.tasks if scope in (name, snapshot.suite_of(name))]
     by_task = {name: snapshot.of_task(name) for name in tasks}
     counts = Counter(system for results in by_task.values() for system in results)
     check_systems(systems, counts, MOST_SYSTEMS)
     stored = {snapshot.suite_of(name) for name in snapshot.tasks}
-    where = snapshot.suites[scope].title if whole else task_label(scope)
+    where = snapshot.suites[scope].title if is_suite else task_label(scope)
     values = {
         "page": "compare",
         "where": where,
         "scope": scope,
-        "whole": whole,
+        "whole": is_suite,
         "systems": systems,
         "names": snapshot.names,
         "metric": metric,
@@ -69,23 +70,27 @@ def compare_page(
             f"{', '.join(systems)}: no task has results of all of them.\n"
             "Run them on the same tasks with r2med eval."
         )
-    every = [result for own in shared.values() for result in own]
-    comparison = compare(*systems, metric=metric, results=every, tell=lambda message: None)
+    all_results = [result for task_results in shared.values() for result in task_results]
+    comparison = compare(*systems, metric=metric, results=all_results, tell=lambda message: None)
     contrasts = [
         row
-        for name, own in shared.items()
-        for row in _contrasts(snapshot, name, own, comparison.tasks[name])
+        for name, task_results in shared.items()
+        for row in _contrasts(snapshot, name, task_results, comparison.tasks[name])
     ]
     # The largest difference first; unjudged queries last, those that share least first.
     contrasts.sort(key=lambda row: (not row["scores"], -abs(row["difference"] or 0), row["common"]))
+    names = [snapshot.names[system] for system in systems]
+    title = f"{names[0]} against {names[1]}" if len(names) == 2 else f"{len(names)} systems"
     return render(
         "grid.html" if len(systems) > 2 else "compare.html",
         link,
-        title=f"{' and '.join(systems[:2])}, {where}",
+        title=f"{title}, {where}",
         comparison=comparison,
         answer=answer(comparison),
-        significant=SIGNIFICANT,
-        p_equation=p_equation,
+        other_data=find_other_data(all_results),
+        remarks=comparison.verdicts[0].remarks if len(systems) == 2 else (),
+        verdicts=_verdicts_by_cell(comparison),
+        decide_row=decide_row,
         contrasts=contrasts[:_LISTED],
         queries=len(contrasts),
         **values,
@@ -95,30 +100,26 @@ def compare_page(
 
 def answer(comparison: Comparison) -> str:
     """The verdict in a sentence, as careful as the numbers."""
-    systems, pairs = comparison.systems, comparison.pairs
+    systems, verdicts = comparison.systems, comparison.verdicts
     if len(systems) > 2:
         mean, best = max(zip(comparison.means, systems, strict=True), key=lambda each: each[0])
-        real = sum(pair.p_holm < SIGNIFICANT for pair in pairs)
+        significant = sum(verdict.is_significant for verdict in verdicts)
         text = f"{best} has the highest mean of the {len(systems)}: {points(mean)}."
-        return f"{text} After Holm's correction {real} of {len(pairs)} pairs differ beyond chance."
-    [pair] = pairs
-    total = pair.by_task
-    if abs(total.difference) <= TIE:
-        return f"{systems[0]} and {systems[1]} have the same mean, {points(total.mean_a)}."
-    a_wins = total.difference > 0
-    better, worse = systems if a_wins else systems[::-1]
-    p, ahead_by = total.p_randomisation, f"{points(abs(total.difference))} points"
-    text = f"{better} beats {worse} by {ahead_by} ({p_equation(p)})"
-    if p >= SIGNIFICANT:
-        text = f"{better} and {worse} cannot be told apart ({p_equation(p)})"
-        text += f": {better} has {ahead_by} more"
-    if len(pair.tasks) > 1:
-        ahead = sum((each.difference.difference > TIE) == a_wins for each in pair.tasks)
-        text += f"; it is ahead on {ahead} of {len(pair.tasks)} tasks"
-    else:
-        won, lost = (total.won, total.lost) if a_wins else (total.lost, total.won)
-        text += f"; it wins {plural(won, 'query')}, loses {lost} and ties {total.tied}"
-    return f"{text}."
+        return (
+            f"{text} After Holm's correction {significant} of {len(verdicts)} pairs differ "
+            "significantly."
+        )
+    [verdict] = verdicts
+    return verdict.sentence
+
+
+def _verdicts_by_cell(comparison: Comparison) -> dict[tuple[int, int], tuple[float, Verdict]]:
+    """By row and column of the grid: row minus column, and the verdict on the pair."""
+    cells = {}
+    for pair, verdict in zip(comparison.pairs, comparison.verdicts, strict=True):
+        cells[pair.a, pair.b] = verdict.difference.difference, verdict
+        cells[pair.b, pair.a] = -verdict.difference.difference, verdict
+    return cells
 
 
 def _plots(comparison: Comparison) -> dict[str, Any]:
@@ -127,7 +128,7 @@ def _plots(comparison: Comparison) -> dict[str, Any]:
     All panels are on one scale.
     """
     lines = comparison.pairs[0].lines
-    ends = [(each.difference.interval.low, each.difference.interval.high) for each in lines]
+    ends = [(line.difference.interval.low, line.difference.interval.high) for line in lines]
     reach = max([_LEAST, *(max(-low, high) for low, high in ends)])
     gains = [query.gain for queries in comparison.tasks.values() for query in queries]
     high, low = max([*gains, _LEAST]), max([*(-gain for gain in gains), _LEAST])
@@ -137,22 +138,29 @@ def _plots(comparison: Comparison) -> dict[str, Any]:
     for task, queries in comparison.tasks.items():
         step = width / len(queries)
         bars = []
-        for place, query in enumerate(sorted(queries, key=lambda query: query.gain)):
+        for index, query in enumerate(sorted(queries, key=lambda query: query.gain)):
             tall = max(1.5, abs(query.gain) * height / (high + low))
             bars.append(
                 Bar(
-                    x=round(step * place, 2),
+                    x=round(step * index, 2),
                     y=round(zero - tall, 1) if query.gain > 0 else zero,
                     width=round(max(step - 1, 0.8 * step), 2),
                     height=round(tall, 1),
-                    text=f"query {query.query_id}: {signed(query.gain)}",
+                    text=f"query {query.query_id}: {format_signed(query.gain)}",
                     side="even" if abs(query.gain) <= TIE else "won" if query.gain > 0 else "lost",
                     query_id=query.query_id,
                 )
             )
         panels.append((task, bars, Counter(bar.side for bar in bars)))
-    axis = Axis(-reach, reach, 240)
-    return {"lines": lines, "axis": axis, "panels": panels, "size": (width, height), "zero": zero}
+    axis = Axis(-reach, reach)
+    return {
+        "lines": lines,
+        "axis": axis,
+        "panels": panels,
+        "size": (width, height),
+        "zero": zero,
+        "reach": (high, -low),
+    }
 
 
 def _contrasts(
@@ -164,16 +172,16 @@ def _contrasts(
     """
     task, missing = snapshot.data_of(name, {result.system: result for result in results})
     texts = dict(task.queries.items()) if task and not missing else {}
-    runs = [snapshot.library.ranked(result) for result in results]
+    runs = [snapshot.library.ranked_run(result) for result in results]
     judged = {query.query_id: query for query in scores}
-    others = [
+    unjudged = [
         query
         for query in runs[0].query_ids.to_pylist()
         if query not in judged and all(run.query_ids.index(query).as_py() >= 0 for run in runs)
     ]
     rows = []
-    for query_id in [*judged, *others]:
-        tops = [set(run.listed(query_id)[:_TOP]) for run in runs]
+    for query_id in [*judged, *unjudged]:
+        tops = [set(run.ranked_documents(query_id)[:_TOP]) for run in runs]
         row = judged.get(query_id)
         rows.append(
             {

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import MissingError
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.findings import label_of
+from r2med.results.diagnosis.lexicon import Piece
 
 if TYPE_CHECKING:
-    from r2med.engine.explain import Change
+    from r2med.evaluation.explain import Change
 
 _TERMS = 25
 _QUERIES = 20
@@ -29,7 +31,7 @@ def document_page(
 ) -> str:
     """The page of a document, beside a query where one is named.
 
-    Where texts are left out there are no terms either: together they are the words of the text.
+    If texts are left out, so are terms: together they are the words of the text.
     """
     stored = snapshot.of_task(name)
     task, missing = snapshot.data_of(name, stored)
@@ -42,31 +44,50 @@ def document_page(
     answers = scene.evidence.get(document_id, [])[:_QUERIES]
     answer = f"{plural(len(text.split()), 'word')}, a positive of "
     answer += f"{plural(len(answers), 'query', 'queries')}."
-    pieces: Sequence[str] = [text]
-    places: list[tuple[Any, ...]] = []
+    segments: Sequence[Piece] = [Piece(text)]
+    rank_rows: list[tuple[Any, ...]] = []
     terms: list[Change] = []
     label, part = None, ""
     if query_id is not None:
         if query_id not in scene.answers:
             raise MissingError(f"{name} has no query {query_id[:100]!r}.")
-        [pieces] = scene.lexicon.matched(task.query(query_id), [text])
-        for each, result in stored.items():
-            ranked = snapshot.library.ranked(result).ranking(query_id)
-            listed = {other: (rank, score) for rank, (other, score) in enumerate(ranked, start=1)}
-            places.append((each, len(listed), *listed.get(document_id, (None, None))))
-        label = label_of(scene.judged.get(query_id, {}).get(document_id))
-        shared = plural(len({word.lower() for word in pieces[1::2]}), "uncommon word")
-        best = min(((rank, each) for each, _, rank, _ in places if rank), default=None)
-        answer = f"It {_VERBS.get(label, 'is not judged for')} query {query_id} and shares "
-        answer += f"{shared} with it. "
-        answer += f"Best rank: {best[0]}, by {best[1]}." if best else "No stored system lists it."
+        query = task.query(query_id)
+        generated = ""
         chosen = stored.get(system or "") or next(iter(stored.values()), None)
         if not missing and chosen is not None:
-            from r2med.engine.explain import term_changes
+            from r2med.evaluation.explain import read_generated, term_changes
 
-            prepared = snapshot.library.prepared
+            expansion = read_generated(chosen, task, query_id)
+            generated = expansion.variants[0][0].lexical if expansion else ""
+            prepared = snapshot.library.prepare_searcher
             part, changes = term_changes(chosen, task, query_id, [document_id], prepared)
             terms = sorted(changes.get(document_id, ()), key=lambda t: (-abs(t.after), t.term))
+            spelled = scene.lexicon.spell([t.term for t in terms], f"{text} {query} {generated}")
+            terms = [replace(t, term=word) for t, word in zip(terms, spelled, strict=True)]
+        [segments] = scene.lexicon.mark([text], query, generated)
+        for stored_system, result in stored.items():
+            ranked = snapshot.library.ranked_run(result).ranking(query_id)
+            listed = {
+                listed_id: (rank, score) for rank, (listed_id, score) in enumerate(ranked, start=1)
+            }
+            rank_rows.append((stored_system, len(listed), *listed.get(document_id, (None, None))))
+        label = label_of(scene.judged.get(query_id, {}).get(document_id))
+        words = {
+            segment.text.lower()
+            for segment in segments
+            if segment.weight and not segment.is_generated
+        }
+        shared = plural(len(words), "informative word")
+        best = min(
+            ((rank, stored_system) for stored_system, _, rank, _ in rank_rows if rank), default=None
+        )
+        answer = f"It {_VERBS.get(label, 'is not judged for')} query {query_id} and shares "
+        answer += f"{shared} with it. "
+        answer += (
+            f"Best rank: {best[0]}, by {snapshot.names[best[1]]}."
+            if best
+            else "No stored system lists it."
+        )
     return render(
         "document.html",
         link,
@@ -78,10 +99,12 @@ def document_page(
         answer=answer,
         query_id=query_id,
         query=task.query(query_id) if query_id is not None and not missing else "",
-        pieces=() if missing else pieces,
+        pieces=() if missing else segments,
         label=label,
-        places=places,
-        part=part,
+        places=rank_rows,
+        part=snapshot.names[part],
+        names=snapshot.names,
+        has_generated=any(segment.is_generated for segment in segments),
         terms=terms[:_TERMS],
         answers=answers,
         expands=any(change.before != change.after for change in terms[:_TERMS]),

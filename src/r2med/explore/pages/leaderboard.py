@@ -1,30 +1,33 @@
-"""The leaderboard: who leads, by how much, who cannot be told apart; and its figures as SVG."""
+"""The leaderboard: who leads, by how much, and is it significant; and its figures as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from r2med.errors import MissingError, nearest, need
 from r2med.explore.guard import Parameters
 from r2med.explore.library import Snapshot
-from r2med.explore.render import Axis, Link, level, plural, points, render
+from r2med.explore.pages.overlap import chart_systems, overlap_figure
+from r2med.explore.render import Axis, Link, plural, points, render
 from r2med.measure.metrics import HEADLINE
-from r2med.report.table import listed
+from r2med.number_format import join_words
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
 from r2med.results.standings import ORIGINS, Standing
 from r2med.results.store import LOCAL
 from r2med.systems.registry import KIND_TITLES, KINDS
 
-FIGURES = ("means.svg", "heatmap.svg", "cost.svg", "dates.svg")
+FIGURES = ("means.svg", "cost.svg", "dates.svg")
 #: Rows of a figure.
 _DRAWN = 40
 #: Rows that are shown at first, and how many more may follow without asking.
 _FIRST, _FEW = 50, 10
 #: Pixels of one bracket, and systems that a sentence names.
 _LETTER, _NAMED = 10, 3
+#: Difference of one shade from the baseline.
+_SHADE_STEP = 0.05
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,12 @@ class View:
     order: str = "down"
     rows: str | None = None
     """all: every row is shown, however many."""
+    baseline: str | None = None
+    """The measured system that shades compare with; None compares the rows of each task."""
 
     @classmethod
     def of(cls, values: Parameters, snapshot: Snapshot) -> View:
-        """What an address asks for; without a suite, that of the results at hand."""
+        """Read a view from an address; without a suite, that of the stored results."""
         suite = values.word("suite", snapshot.suites) or snapshot.suite
         entries = snapshot.suites[suite].entries
         allowed: dict[str, Collection[str]] = {
@@ -65,12 +70,17 @@ class View:
         }
         chosen = {name: word for name in allowed if (word := values.word(name, allowed[name]))}
         search = values.text("search", longest=200)
-        return cls(suite, values.metric(), search=search, **chosen)
+        measured = {result.system for result in snapshot.results}
+        baseline = values.word("baseline", measured)
+        return cls(suite, values.metric(), search=search, baseline=baseline, **chosen)
 
     @property
     def parts(self) -> dict[str, str | None]:
         """As the address says it, defaults left out."""
-        values = {each.name: (getattr(self, each.name), each.default) for each in fields(self)}
+        values = {
+            view_field.name: (getattr(self, view_field.name), view_field.default)
+            for view_field in fields(self)
+        }
         return {name: None if value == plain else value for name, (value, plain) in values.items()}
 
     def board(self, snapshot: Snapshot) -> Leaderboard:
@@ -85,12 +95,16 @@ class View:
 
 
 Bracket = tuple[int, bool, bool, bool]
-"""One letter's line in one row: where it stands, whether it goes on above and below, and whether
+"""One letter's line in one row: its position, whether it goes on above and below, and whether
 the row belongs to the group."""
 
 
-def leaderboard_page(snapshot: Snapshot, view: View, link: Link) -> str:
-    """The page of one view of a leaderboard."""
+def leaderboard_page(snapshot: Snapshot, view: View, link: Link, *, inline: bool = False) -> str:
+    """The page of one view of a leaderboard.
+
+    The overlap chart reads the data of all tasks, which takes long for a large suite: a browser
+    loads it afterwards, unless it is to be `inline`.
+    """
     board = view.board(snapshot)
     return render(
         "leaderboard.html",
@@ -105,13 +119,27 @@ def leaderboard_page(snapshot: Snapshot, view: View, link: Link) -> str:
         kinds=KIND_TITLES,
         metrics=sorted({*HEADLINE, view.metric}),
         snapshot=snapshot,
+        overlap=overlap_figure(snapshot, board, link) if inline else "",
+        draws_overlap=not inline and _has_overlap(snapshot, board),
     )
 
 
-def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
-    """One of the figures of `r2med plot` as SVG, on light or dark paper."""
+def _has_overlap(snapshot: Snapshot, board: Leaderboard) -> bool:
+    """Whether two systems were measured on a task whose data is here."""
+    has_data = any(snapshot.library.has_data(task.name) for task in board.tasks)
+    return has_data and chart_systems(board) is not None
+
+
+def check_figure(name: str) -> str:
+    """Return the name of a figure; MissingError for any other name."""
     if name not in FIGURES:
-        raise MissingError(f"There is no figure {name[:60]!r}. {nearest(name, FIGURES)}")
+        raise MissingError(f"No figure is named {name[:60]!r}. {nearest(name, FIGURES)}")
+    return name
+
+
+def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
+    """Draw one of the figures of `r2med plot` as SVG, on light or dark paper."""
+    check_figure(name)
     from r2med.report.plots.theme import LIBRARIES, find_theme, picture
 
     need(*LIBRARIES, extra="plots")
@@ -123,34 +151,54 @@ def draw_figure(board: Leaderboard, name: str, theme: str) -> str:
 
 
 def table_values(board: Leaderboard, view: View) -> dict[str, Any]:
-    """What the table of a view is drawn from, by the names that `board.html` uses."""
+    """Return the values of the table of a view, by the names that `board.html` uses."""
     matching = shown_board(board, view)
     few = view.rows or len(matching.rows) <= _FIRST + _FEW
     rows = matching.rows if few else replace(matching, top=_FIRST).shown
-    highest = max((v for row in board.rows for v in row.values.values()), default=1.0)
+    shades = [(task, _shade_of(board, task.name, view.baseline)) for task in board.tasks]
     brackets = _brackets(rows) if view.sort == "mean" else []
     means = [row for row in board.rows if row.mean is not None]
-    ends = [row.interval.high if row.interval else row.mean or 0.0 for row in means]
+    ends = [row.mean or 0.0 for row in means]
+    ends += [end for row in means if row.interval for end in (row.interval.low, row.interval.high)]
     return {
         "board": board,
         "view": view,
         "rows": [
             (
                 row,
-                [lines[place] for lines in brackets if place in lines],
-                [level(row.values.get(task.name), highest) for task in board.tasks],
+                [lines[index] for lines in brackets if index in lines],
+                [shade(row.values.get(task.name)) for task, shade in shades],
             )
-            for place, row in enumerate(rows)
+            for index, row in enumerate(rows)
         ],
         "bracket_width": _LETTER * len(brackets),
-        # To the next ten points above everything that is drawn.
-        "axis": Axis(0.0, min(1.0, (int(10 * max(ends, default=0.1)) + 1) / 10)),
+        "axis": Axis.around(ends),
         "gains": any(row.gain is not None for row in board.rows),
         "measured": [row for row in board.rows if row.origin == "measured"],
         "mixed": len({row.origin for row in board.rows}) > 1,
         "hidden": len(board.rows) - len(matching.rows),
         "below": len(matching.rows) - len(rows),
     }
+
+
+def _shade_of(board: Leaderboard, task: str, baseline: str | None) -> Callable[[float | None], str]:
+    """Return the function from a score on a task to the class of its shade."""
+    values = [row.values[task] for row in board.rows if task in row.values]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    rows = [row for row in board.rows if row.system == baseline and row.origin == "measured"]
+    reference = rows[0].values.get(task) if rows else None
+
+    def shade(value: float | None) -> str:
+        if value is None:
+            return "h-1"
+        if reference is not None:
+            steps = min(4, round(abs(value - reference) / _SHADE_STEP + 0.5))
+            if abs(value - reference) < _SHADE_STEP / 5:
+                return "h0"
+            return f"{'better' if value > reference else 'worse'}{steps}"
+        return f"h{min(8, int(9 * (value - low) / (high - low))) if high > low else 4}"
+
+    return shade
 
 
 def headline(board: Leaderboard) -> str:
@@ -160,7 +208,7 @@ def headline(board: Leaderboard) -> str:
         return ""
     best = ranked[0]
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
-    of = listed(f"{n} {word}" for word, n in counts.items() if n)
+    of = join_words(f"{n} {word}" for word, n in counts.items() if n)
     title = {"demo": "the Demo suite", LOCAL: "your data"}.get(board.suite.name, board.suite.title)
     first = f"leads the {of} systems" if len(ranked) > 1 else f"is the only {of[2:]} system"
     text = f"{best.name} {first} on {title}, with {with_interval(best)}"
@@ -180,13 +228,13 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
     """Who shares a letter with the first row, where tests were made."""
     lettered = [row for row in ranked if row.letters]
     if best.letters and len(lettered) > 1:
-        others = [r for r in lettered if r is not best and set(r.letters) & set(best.letters)]
-        if not others:
-            return "The tests separate it from every other measured system."
-        names = listed(row.name for row in others)
-        if len(others) > _NAMED:
-            names = f"{len(others)} of {len(lettered) - 1} measured systems"
-        return f"The tests cannot tell it apart from {names}."
+        equals = [r for r in lettered if r is not best and set(r.letters) & set(best.letters)]
+        if not equals:
+            return "It is significantly better than every other measured system."
+        names = join_words(row.name for row in equals)
+        if len(equals) > _NAMED:
+            names = f"{len(equals)} of {len(lettered) - 1} measured systems"
+        return f"It does not differ significantly from {names}."
     first = next((row for row in ranked if row.origin == "measured"), None)
     if best.origin == "measured" or first is None:
         return ""
@@ -198,11 +246,11 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
 def shown_board(board: Leaderboard, view: View) -> Leaderboard:
     """The board with the rows that a view keeps, in its order; rows without a value come last."""
     words = (view.search or "").lower().split()
-    kept = [
+    rows = [
         row
         for row in board.rows
         if view.origin in (None, row.origin)
-        and (view.source is None or view.source in {each.id for each in row.sources})
+        and (view.source is None or view.source in {source.id for source in row.sources})
         and all(word in f"{row.name} {row.system}".lower() for word in words)
     ]
     down = view.order == "down"
@@ -212,20 +260,20 @@ def shown_board(board: Leaderboard, view: View) -> Leaderboard:
         return value is None, -(value or 0) if down else value or 0
 
     if view.sort == "system":
-        kept.sort(key=lambda row: row.name.lower(), reverse=down)
+        rows.sort(key=lambda row: row.name.lower(), reverse=down)
     else:
-        kept.sort(key=place)
-    return replace(board, rows=tuple(kept))
+        rows.sort(key=place)
+    return replace(board, rows=tuple(rows))
 
 
 def _brackets(rows: Sequence[Standing]) -> list[dict[int, Bracket]]:
     """For every letter the lines that join rows which could not be separated, by place."""
     brackets: list[dict[int, Bracket]] = []
     for letter in sorted({letter for row in rows for letter in row.letters}):
-        places = [place for place, row in enumerate(rows) if letter in row.letters]
-        if len(places) > 1:
-            first, last = places[0], places[-1]
+        indices = [index for index, row in enumerate(rows) if letter in row.letters]
+        if len(indices) > 1:
+            first, last = indices[0], indices[-1]
             x = _LETTER * len(brackets) + _LETTER // 2
             joined = range(first, last + 1)
-            brackets.append({at: (x, at > first, at < last, at in places) for at in joined})
+            brackets.append({at: (x, at > first, at < last, at in indices) for at in joined})
     return brackets

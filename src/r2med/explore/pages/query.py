@@ -1,25 +1,27 @@
-"""One query under some systems: what was asked, what each ranked, where positives stand, why."""
+"""One query under some systems: the query, each ranking, the ranks of positives, and why."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
 from r2med.explore.library import Snapshot, check_systems
 from r2med.explore.render import Link, plural, points, render
-from r2med.report.diagnosis import STOPS, VERBS, evidence
-from r2med.report.table import task_label
+from r2med.report.query_page import STOPS, VERBS, evidence
+from r2med.report.table import snippet, task_label
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
-from r2med.results.diagnosis.diagnose import diagnose_ranking, limits_of
+from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import QueryFinding, label_of
-from r2med.results.lookup import Ranking
+from r2med.results.diagnosis.lexicon import Piece
+from r2med.results.published_data import find_other_data
+from r2med.results.record import RUN_FILE
+from r2med.results.select import Ranking
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
 
@@ -29,15 +31,29 @@ DEPTHS = ("10", "20", "50", "100")
 #: By name the orders of queries: what comes first, and by which key; of equals, the task's order.
 ORDERS: Mapping[str, tuple[str, Callable[[QueryScores], float]]] = {
     "difficulty": ("hardest first", lambda query: query.mean),
-    "division": ("most divided first", lambda query: -query.division),
-    "gain": ("largest gain of the first system over the second", lambda query: -query.gain),
-    "loss": ("largest loss of the first system to the second", lambda query: query.gain),
-    "task": ("as the task lists them", lambda query: 0.0),
+    "division": ("most disagreement first", lambda query: -query.division),
+    "gain": ("where the first system wins most", lambda query: -query.gain),
+    "loss": ("where the second system wins most", lambda query: query.gain),
+    "task": ("in the order of the task", lambda query: 0.0),
 }
 #: Characters of a document that a ranking shows at once, and on demand.
 _EXCERPT, _LONG = 220, 2500
+#: The same on demand in a bundle, which has a page for every query.
+_LONG_IN_BUNDLE = 900
 #: Ranks that a sentence names.
 _RANKS = 3
+#: Characters of a positive in the table of ranks.
+_FIRST_WORDS = 60
+
+
+class Excerpt(NamedTuple):
+    """A document on the page of a query."""
+
+    head: Sequence[Piece]
+    folded: Sequence[Piece]
+    """Shown on demand."""
+    cut: int
+    """Characters that only the page of the document shows."""
 
 
 @dataclass(eq=False)
@@ -64,26 +80,34 @@ class QueryData:
         self.chosen = {system: self.stored[system] for system in self.systems}
         self.data, self.missing = self.snapshot.data_of(self.task, self.chosen)
         self.texts = self.data if not self.missing else None
-        own, everyone = (
-            query_scores(list(each.values()), self.metric) for each in (self.chosen, self.stored)
+        chosen_scores, everyone = (
+            query_scores(list(entry.values()), self.metric) for entry in (self.chosen, self.stored)
         )
-        # What is hard or divides is so for all stored systems; one alone has its own order.
+        # Difficulty and disagreement count over all stored systems, unless one is chosen alone.
         shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
         sort_key = ORDERS[self.order][1]
-        ids = [each.query_id for each in sorted(everyone if shared else own, key=sort_key)]
+        ids = [
+            entry.query_id for entry in sorted(everyone if shared else chosen_scores, key=sort_key)
+        ]
         if self.query_id not in ids:
             raise MissingError(
                 f"{self.task} has no judged query {self.query_id!r}. {nearest(self.query_id, ids)}"
             )
-        place = ids.index(self.query_id)
-        self.scores = next(each.scores for each in own if each.query_id == self.query_id)
-        others = next((each.scores for each in everyone if each.query_id == self.query_id), ())
-        self.others = dict(zip(self.stored, others, strict=False))
+        index = ids.index(self.query_id)
+        self.scores = next(
+            entry.scores for entry in chosen_scores if entry.query_id == self.query_id
+        )
+        all_scores = next(
+            (entry.scores for entry in everyone if entry.query_id == self.query_id), ()
+        )
+        self.others = dict(zip(self.stored, all_scores, strict=False))
         """Every stored system with its score here."""
-        self.place, self.total = place + 1, len(ids)
-        self.previous = ids[place - 1] if place else None
-        self.next = ids[place + 1] if place + 1 < len(ids) else None
-        runs = {system: self.snapshot.library.ranked(each) for system, each in self.chosen.items()}
+        self.position, self.total = index + 1, len(ids)
+        self.previous = ids[index - 1] if index else None
+        self.next = ids[index + 1] if index + 1 < len(ids) else None
+        runs = {
+            system: self.snapshot.library.ranked_run(entry) for system, entry in self.chosen.items()
+        }
         self.lists = {system: run.ranking(self.query_id) for system, run in runs.items()}
         self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
         self.scene = self.snapshot.library.scene(self.data) if self.data else None
@@ -93,12 +117,12 @@ class QueryData:
     def origin(self) -> Hashable:
         """Whatever the lists are made from: they stay as they are for as long as this does."""
         used = {str(part) for system in self.chosen for part in members_of(parse(system))}
-        rerankings = (each.record.reranking for each in self.chosen.values())
-        used |= {each.first for each in rerankings if each} | self.chosen.keys()
+        rerankings = (stored.record.reranking for stored in self.chosen.values())
+        used |= {stored.first for stored in rerankings if stored} | self.chosen.keys()
         results = (
-            (each.folder, each.record.created)
-            for each in self.snapshot.results
-            if each.task == self.task and each.system in used
+            (stored.folder, stored.record.files.get(RUN_FILE))
+            for stored in self.snapshot.results
+            if stored.task == self.task and stored.system in used
         )
         names = tuple((system, self.snapshot.names[system]) for system in self.chosen)
         data = self.data.hash if self.data else None
@@ -114,60 +138,78 @@ class QueryData:
 
     @cached_property
     def columns(self) -> list[dict[str, Any]]:
-        """One column per system; each is held against the first, the first against the second."""
+        """One column per system, compared with the first; the first is compared with the second."""
         columns = []
-        for place, (system, result) in enumerate(self.chosen.items()):
+        for index, (system, result) in enumerate(self.chosen.items()):
             diagnosis, expansion = None, None
             if self.data is not None and self.positives:
                 diagnosis = diagnose_ranking(
-                    Ranking(system, self.snapshot.library.ranked(result), result),
+                    Ranking(system, self.snapshot.library.ranked_run(result), result),
                     self.data,
                     results=self.snapshot.results,
                     scene=self.scene,
                     only=self.query_id,
                 )
-            if self.texts is not None and "expander" in str(result.record.system.identity):
-                from r2med.engine.explain import generated
+            if self.texts is not None:
+                from r2med.evaluation.explain import read_generated
 
-                expansion = generated(result, self.texts, self.query_id)
-            other = self.systems[0 if place else 1] if len(self.systems) > 1 else None
+                expansion = read_generated(result, self.texts, self.query_id)
+            compared = self.systems[0 if index else 1] if len(self.systems) > 1 else None
             parts = map(str, members_of(parse(system)))
             columns.append(
                 {
                     "system": system,
-                    "score": self.scores[place],
+                    "score": self.scores[index],
                     "finding": diagnosis.queries[0] if diagnosis else None,
-                    # What the diagnosis could not look for.
+                    # Causes that the diagnosis could not check.
                     "open": diagnosis.open if diagnosis else (),
-                    # The ranks of documents in the system that it is held against.
-                    "others": self.ranks[other] if other else {},
+                    # The ranks of documents in the system that it is compared with.
+                    "others": self.ranks[compared] if compared else {},
                     "expansion": expansion,
-                    # Parts that could stand alone, with their scores where they have results.
+                    # Parts that are systems themselves, with their scores if they have results.
                     "stages": [(part, self.others.get(part)) for part in parts],
-                    "limits": limits_of(result.record.system.identity),
+                    "limits": result.record.system.stage.text_limits,
                 }
             )
         return columns
 
     @cached_property
-    def documents(self) -> dict[str, tuple[Sequence[str], Sequence[str], int]]:
-        """The texts of every document on the page, their matched words marked in one pass.
-
-        Each is in pieces, as `Lexicon.matched` gives them: the head, the rest that is folded away,
-        and how many characters only the page of the document shows.
-        """
+    def documents(self) -> dict[str, dict[str, Excerpt]]:
+        """By system the excerpts of its documents, with the words marked that it searched with."""
         if self.scene is None or self.texts is None:
             return {}
-        names = {name for ranked in self.lists.values() for name, _ in ranked[: self.depth]}
-        names |= {name for name, _ in self.positives}
         lexicon = self.scene.lexicon
-        texts = {name: text for name in names if (text := lexicon.text(name)) is not None}
         query = self.scene.task.query(self.query_id)
-        marked = lexicon.matched(query, [text[:_LONG] for text in texts.values()])
-        return {
-            name: (*_folded(pieces), max(0, len(text) - _LONG))
-            for (name, text), pieces in zip(texts.items(), marked, strict=True)
-        }
+        excerpts = {}
+        for column in self.columns:
+            ranking = self.lists[column["system"]][: self.depth]
+            names = dict.fromkeys(
+                [name for name, _ in ranking] + [name for name, _ in self.positives]
+            )
+            texts = {name: text for name in names if (text := lexicon.text(name)) is not None}
+            expansion = column["expansion"]
+            generated = expansion.variants[0][0].lexical if expansion else ""
+            longest = _LONG_IN_BUNDLE if self.snapshot.public else _LONG
+            marked = lexicon.mark([text[:longest] for text in texts.values()], query, generated)
+            excerpts[column["system"]] = {
+                name: Excerpt(*_split_excerpt(segments), max(0, len(text) - longest))
+                for (name, text), segments in zip(texts.items(), marked, strict=True)
+            }
+        return excerpts
+
+    @cached_property
+    def query_pieces(self) -> Sequence[Piece]:
+        """The text of the query, with the words marked that a relevant document shares."""
+        if self.scene is None or self.texts is None:
+            return ()
+        lexicon = self.scene.lexicon
+        relevant = " ".join(lexicon.text(name) or "" for name, _ in self.positives)
+        return lexicon.mark([self.scene.task.query(self.query_id).strip()], relevant)[0]
+
+    def first_words(self, name: str) -> str:
+        """The beginning of a document; empty if texts are not shown."""
+        text = self.scene.lexicon.text(name) if self.scene and self.texts is not None else None
+        return snippet(text or "", _FIRST_WORDS)
 
     def unread(self, name: str, limit: int | None) -> int:
         """Words of a document that a model with this limit certainly did not read."""
@@ -176,9 +218,11 @@ class QueryData:
 
 
 def query_page(data: QueryData, link: Link) -> str:
-    """What was asked, ranked and missed, and why; the lists, which take longest, are kept."""
-    kept = data.snapshot.library.lists
-    summary, lists = kept.get((link, data.origin), lambda: (answer(data), _lists(data, link)))
+    """Return the page of a query; its lists, which take longest, are cached."""
+    cached_lists = data.snapshot.library.lists
+    summary, lists = cached_lists.get(
+        (link, data.origin), lambda: (answer(data), _lists(data, link))
+    )
     return render(
         "query.html",
         link,
@@ -187,31 +231,48 @@ def query_page(data: QueryData, link: Link) -> str:
         data=data,
         suite=next(iter(data.stored.values())).suite,
         answer=summary,
+        other_data=find_other_data(data.chosen.values()),
         lists=lists,
         names=data.snapshot.names,
         orders=ORDERS,
+        order_names=_order_names(data),
         depths=DEPTHS,
         most=MOST_SYSTEMS,
         systems=data.systems,
     )
 
 
+def _order_names(data: QueryData) -> dict[str, str]:
+    """What each order is called on the page of these systems."""
+    first, second = (data.snapshot.names[system] for system in (*data.systems, "B")[:2])
+    return {
+        "difficulty": "hardest",
+        "division": "most disagreement",
+        "gain": f"{first} wins most",
+        "loss": f"{second} wins most" if len(data.systems) > 1 else "lowest",
+        "task": "task order",
+    }
+
+
 def _lists(data: QueryData, link: Link) -> Markup:
     """The larger part of the page, made from `data.origin` alone."""
-    asked = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
+    query_fields = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
     if data.texts is not None:
         queries = data.texts.queries
         row = queries.ids.index(data.query_id).as_py()
-        asked = {name: getattr(queries, name)[row].as_py() or "" for name in asked}
+        query_fields = {name: getattr(queries, name)[row].as_py() or "" for name in query_fields}
     html = render(
         "lists.html",
         link,
         data=data,
-        asked=asked,
+        asked=query_fields,
         names=data.snapshot.names,
         causes=CAUSES,
         evidence=evidence,
         label_of=label_of,
+        labels=lambda system: [
+            label_of(data.judged.get(name)) for name, _ in data.lists[system][: data.depth]
+        ],
         verbs=VERBS,
         stops=STOPS,
         top=TOP,
@@ -221,38 +282,41 @@ def _lists(data: QueryData, link: Link) -> Markup:
 
 
 def answer(data: QueryData) -> str:
-    """How the query went and why, in a sentence or two with numbers."""
-    [first, *others] = [data.snapshot.names[system] for system in data.systems]
-    text = f"{first} scores {points(data.scores[0])}"
-    for name, score in zip(others, data.scores[1:], strict=True):
-        text += f", {name} {points(score)}"
-    finding: QueryFinding | None = data.columns[0]["finding"]
-    if finding is None:
-        return f"{text}."
-    count = len(finding.positives)
-    retrieved = count - len(finding.missed)
-    text += f". {first}" if others else ": it"
-    text += f" has {retrieved} of {plural(count, 'positive')} in its first {TOP}"
-    if not finding.missed:
-        return f"{text}. Nothing was missed."
-    failures = []
-    for way, many in Counter(each.failure for each in finding.missed).items():
-        ranks = [str(each.rank) for each in finding.missed if each.rank and each.failure == way]
-        at = f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
-        is_ = "is" if many == 1 else "are"
-        failures.append(f"{many} {is_} {way}{at if 0 < len(ranks) <= _RANKS else ''}")
-    usual = "usual cause" if len(finding.missed) > 1 else "cause"
-    cause = f" The {usual}: {CAUSES[finding.cause].title}." if finding.cause else ""
-    return f"{text}; {'; '.join(failures)}.{cause}"
+    """Say in a sentence with numbers how the query went under each system, and why."""
+    sentences = []
+    for column in data.columns:
+        name = data.snapshot.names[column["system"]]
+        finding: QueryFinding | None = column["finding"]
+        text = f"{name} scores {points(column['score'])}"
+        if finding is None:
+            sentences.append(f"{text}.")
+            continue
+        count = len(finding.positives)
+        found_count = count - len(finding.missed)
+        if not finding.missed:
+            all_positives = "its positive" if count == 1 else f"all {count} positives"
+            sentences.append(f"{text} and has {all_positives} in its first {TOP}.")
+            continue
+        text += f" and has {found_count} of {plural(count, 'positive')} in its first {TOP}"
+        ranks = [str(miss.rank) for miss in finding.missed if miss.rank]
+        text += f"; it missed {len(finding.missed)}"
+        if len(ranks) == len(finding.missed) <= _RANKS:
+            text += f" (rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)})"
+        elif not ranks:
+            text += " (not in its list)"
+        cause = f": {CAUSES[finding.cause].title}" if finding.cause else ""
+        sentences.append(f"{text}{cause}.")
+    return " ".join(sentences)
 
 
-def _folded(pieces: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The head ends at the first space after so many characters."""
+def _split_excerpt(segments: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
+    """Split pieces at the first space after the length of an excerpt."""
     length = 0
-    for place, piece in enumerate(pieces):
-        if length + len(piece) >= _EXCERPT and place % 2 == 0:
-            space = piece.find(" ", max(0, _EXCERPT - length))
+    for index, segment in enumerate(segments):
+        if length + len(segment.text) >= _EXCERPT and not segment.weight:
+            space = segment.text.find(" ", max(0, _EXCERPT - length))
             if space >= 0:
-                return [*pieces[:place], piece[:space]], [piece[space:], *pieces[place + 1 :]]
-        length += len(piece)
-    return pieces, []
+                head = [*segments[:index], Piece(segment.text[:space])]
+                return head, [Piece(segment.text[space:]), *segments[index + 1 :]]
+        length += len(segment.text)
+    return segments, []

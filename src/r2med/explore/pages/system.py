@@ -1,35 +1,41 @@
-"""One system: where its figures come from, how protocols differ, what really ran, what it took."""
+"""One system: the origin of its figures, protocols, misses, settings and costs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from r2med.errors import MissingError
 from r2med.explore.library import Snapshot
 from r2med.explore.pages.leaderboard import with_interval
+from r2med.explore.pages.overlap import chart_systems
+from r2med.explore.pages.task import MissedPositives
 from r2med.explore.render import Link, plural, render
 from r2med.measure.intervals import mean_interval
-from r2med.report.table import listed
+from r2med.number_format import join_words
+from r2med.results.diagnosis.causes import CAUSES
+from r2med.results.identities import flatten
 from r2med.results.leaderboard import Leaderboard
-from r2med.results.lookup import leaves
 from r2med.results.protocols import compare_figures
 from r2med.results.standings import Standing
 
 #: Settings that are shown; a longer value is cut.
 _SETTINGS, _VALUE = 200, 300
+#: Documents of a task whose missed positives are counted on this page.
+_LARGEST_TASK = 5_000
 
 
 def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metric: str) -> str:
-    """The page of a system in a suite; what was printed and what was measured apart."""
+    """Return the page of a system in a suite; published and measured figures are separate."""
     board = snapshot.board(suite, metric=metric)
     rows = [row for row in board.rows if row.system == system]
     results = [
-        own[system]
+        stored[system]
         for task in board.suite.entries
-        if system in (own := snapshot.of_task(task.name))
+        if system in (stored := snapshot.of_task(task.name))
     ]
     if not rows and not results:
         raise MissingError(f"No figure of {system[:100]!r} is known in the {board.suite.title}.")
@@ -45,13 +51,38 @@ def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metr
         rows=rows,
         answer=_answer(snapshot.names[system], rows, board, len(results)),
         results=[
-            (each, mean_interval(each.scores[metric]) if metric in each.scores else None)
-            for each in results
+            (result, mean_interval(result.scores[metric]) if metric in result.scores else None)
+            for result in results
         ],
         differing=compare_figures(system) if any(row.others for row in rows) else None,
         settings=list(_settings(first.record.system.identity)) if first else [],
         first=first,
+        missed=_count_missed(snapshot, system, [result.task for result in results]),
+        draws_overlap=chart_systems(board, system) is not None
+        and any(snapshot.library.has_data(result.task) for result in results),
     )
+
+
+def _count_missed(snapshot: Snapshot, system: str, tasks: Sequence[str]) -> MissedPositives | None:
+    """Count missed positives by cause over the small tasks whose data is here.
+
+    Large tasks take seconds each; their own pages show them.
+    """
+    positives, causes = 0, Counter[str]()
+    for name in tasks:
+        results = snapshot.of_task(name)
+        if results[system].record.task.documents > _LARGEST_TASK:
+            continue
+        task, _ = snapshot.data_of(name, results)
+        if task is None or not len(task.judgements):
+            continue
+        diagnosis = snapshot.library.diagnosis(results[system], task, snapshot.results)
+        positives += diagnosis.positives
+        causes.update(diagnosis.causes)
+    if not positives:
+        return None
+    ordered = {name: causes[name] for name in CAUSES if causes[name]}
+    return MissedPositives(snapshot.names[system], positives, ordered)
 
 
 def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -> str:
@@ -61,7 +92,7 @@ def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -
     ranked = sum(row.mean is not None for row in board.rows)
     figures = []
     for row in rows:
-        names = listed(source.name for source in row.sources) if row.sources else row.source
+        names = join_words(source.name for source in row.sources) if row.sources else row.source
         whose = "measured here" if row.origin == "measured" else f"printed by {names}"
         figures.append(
             f"has {len(row.values)} of {len(board.tasks)} tasks, {whose}"
@@ -72,6 +103,6 @@ def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -
 
 
 def _settings(identity: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in islice(leaves(identity), _SETTINGS):
+    for name, value in islice(flatten(identity), _SETTINGS):
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         yield name, text if len(text) <= _VALUE else f"{text[:_VALUE]} …"

@@ -1,8 +1,9 @@
-"""A task: what it is like, which systems ran on it, and which of its queries are hard."""
+"""A task: its data, the systems that ran on it, all its queries and why some fail."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -12,18 +13,21 @@ from numpy.typing import NDArray
 
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Axis, Bar, Link, plural, points, render
-from r2med.home import slug
 from r2med.measure.intervals import mean_interval
+from r2med.paths import slug
 from r2med.report.cards.facts import prose_of
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import QueryScores, query_scores
+from r2med.results.diagnosis.causes import CAUSES
+from r2med.results.diagnosis.findings import TaskDiagnosis
+from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
 from r2med.tasks.registry import registered_task, suites
 from r2med.tasks.task import Task
 
+METRIC = "ndcg@10"
 _BINS = 20
-_LISTED = 12
-_EXCERPT = 90
+_EXCERPT = 140
 _BAR, _HEIGHT = 14, 64
 
 
@@ -32,25 +36,96 @@ Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
 profile, and histograms of lengths."""
 
 
+#: By name the orders of the table of queries, each with its title.
+QUERY_SORTS = {
+    "hardest": "hardest first",
+    "easiest": "easiest first",
+    "division": "most disagreement first",
+    "task": "in the order of the task",
+}
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """A query in the table of a task."""
+
+    query_id: str
+    text: str
+    score: float
+    """The mean over the stored systems, or the score of the chosen one."""
+    dots: Sequence[tuple[str, float]]
+    """By system its score, the best system first."""
+    cause: str | None
+    """Why the chosen or the best system misses positives; None if it misses none."""
+
+
+@dataclass(frozen=True)
+class MissedPositives:
+    """Why a system misses positives of a task, by cause."""
+
+    name: str
+    positives: int
+    causes: Mapping[str, int]
+
+    @property
+    def missed(self) -> int:
+        """Positives that are not among the first ten."""
+        return sum(self.causes.values())
+
+    @property
+    def sentence(self) -> str:
+        """The counts in words."""
+        if not self.missed:
+            return f"{self.name} misses none of {plural(self.positives, 'positive')}."
+        counts = ", ".join(f"{CAUSES[name].title} {count}" for name, count in self.causes.items())
+        return (
+            f"{self.name} misses {self.missed} of {plural(self.positives, 'positive')}: {counts}."
+        )
+
+    @property
+    def bars(self) -> list[tuple[str, str, int, float, float]]:
+        """By cause its title, count, and the left edge and width of its bar in percent."""
+        bars, left = [], 0.0
+        for name, count in self.causes.items():
+            width = 100 * count / self.missed
+            bars.append((name, CAUSES[name].title, count, round(left, 2), round(width, 2)))
+            left += width
+        return bars
+
+
 def task_page(
-    snapshot: Snapshot, link: Link, name: str, *, metric: str, system: str | None = None
+    snapshot: Snapshot,
+    link: Link,
+    name: str,
+    *,
+    metric: str,
+    system: str | None = None,
+    sort: str = "hardest",
+    cause: str | None = None,
+    find: str | None = None,
 ) -> str:
-    """The page of a task, with the queries that are hard for `system` or for all."""
+    """Return the page of a task with all its queries, by `system` or by all stored systems.
+
+    `cause` and `find` choose queries: those that miss a positive for this cause, and those that
+    contain these words.
+    """
     entry, results = registered_task(name), snapshot.of_task(name, metric)
     task, missing = snapshot.data_of(name, results)
-    queries = query_scores(list(results.values()), metric)
-    texts = dict(task.queries.items()) if task and not missing else {}
+    systems = sorted(results.values(), key=lambda result: (-result.metrics[metric], result.system))
+    by_system = {result.system: result.scores[metric] for result in systems}
+    queries = query_scores(systems, metric)
     focus = system if system in results else None
-    hard = query_scores([results[focus]], metric) if focus else queries
-    hardest = sorted(hard, key=lambda query: query.mean)[:_LISTED]
-    divided = sorted(queries, key=lambda query: -query.division)[:_LISTED]
-    divided = [query for query in divided if query.division > 0]
-    systems = sorted(results.values(), key=lambda each: (-each.metrics[metric], each.system))
-    values = {each.system: each.scores[metric] for each in systems}
-    nouns, span = ("query", "queries"), "from {:.0f} to {:.0f}"
+    diagnosis = _diagnosis(snapshot, task, results, focus or next(iter(by_system), None))
+    rows = _query_rows(snapshot, systems, queries, focus, diagnosis, task if not missing else None)
+    chosen_rows = _choose_rows(rows, sort, cause, find)
     count = len(queries) or (len(task.queries) if task else 0)
-    kept = snapshot.library.counted
-    profile, lengths = kept.get(task.hash, lambda: _counted(task)) if task else ((), ())
+    counted = snapshot.library.counted
+    profile, lengths = counted.get(task.hash, lambda: _count(task)) if task else ((), ())
+    nouns, span = ("query", "queries"), "from {:.0f} to {:.0f}"
+    missed = None
+    if diagnosis is not None:
+        diagnosed = snapshot.names[diagnosis.system]
+        missed = MissedPositives(diagnosed, diagnosis.positives, diagnosis.causes)
     return render(
         "task.html",
         link,
@@ -58,52 +133,183 @@ def task_page(
         title=f"{task_label(name)}, {metric}",
         name=name,
         entry=entry,
+        other_data=find_other_data(snapshot.of_task(name).values()),
         prose=prose_of(entry),
         metric=metric,
-        answer=_answer(name, metric, snapshot.names, systems, hard, count, focus),
+        answer=_answer(name, metric, snapshot.names, systems, rows, count, focus),
         systems=systems,
-        intervals={each: mean_interval(own) for each, own in values.items()},
+        intervals={name: mean_interval(scores) for name, scores in by_system.items()},
         bins={
-            each: _histogram(own, (0.0, 1.0), 24, nouns, span, 100) for each, own in values.items()
+            name: _histogram(scores, (0.0, 1.0), 24, nouns, span, 100)
+            for name, scores in by_system.items()
         },
-        zeros={each: int((own == 0).sum()) for each, own in values.items()},
+        zeros={name: int((scores == 0).sum()) for name, scores in by_system.items()},
         queries=count,
+        rows=chosen_rows,
+        total=len(rows),
+        missed=missed,
+        causes=CAUSES,
+        cause=cause,
+        sort=sort,
+        sorts=QUERY_SORTS,
+        find=find or "",
         profile=profile,
         lengths=lengths,
-        hardest=hardest,
-        divided=divided,
-        texts={
-            each.query_id: snippet(texts.get(each.query_id) or "", _EXCERPT)
-            for each in (*hardest, *divided)
-        },
-        scores={each.query_id: each.scores for each in queries},
         missing=missing,
         damaged={f: why for f, why in snapshot.damaged.items() if f.parent.name == slug(name)},
         names=snapshot.names,
         focus=focus,
-        axis=Axis(0.0, 1.0, 220),
+        axis=Axis.around([result.metrics[metric] for result in systems], by_system.values()),
         height=_HEIGHT,
         width=_BAR * _BINS,
     )
 
 
+def _diagnosis(
+    snapshot: Snapshot, task: Task | None, results: Mapping[str, Result], system: str | None
+) -> TaskDiagnosis | None:
+    """Diagnose one system; None if the judgements are not here."""
+    if task is None or system is None or not len(task.judgements):
+        return None
+    return snapshot.library.diagnosis(results[system], task, snapshot.results)
+
+
+def _query_rows(
+    snapshot: Snapshot,
+    systems: Sequence[Result],
+    queries: Sequence[QueryScores],
+    focus: str | None,
+    diagnosis: TaskDiagnosis | None,
+    task: Task | None,
+) -> list[QueryRow]:
+    texts = dict(task.queries.items()) if task else {}
+    findings = diagnosis.queries if diagnosis else ()
+    causes = {finding.query_id: finding.cause for finding in findings}
+    names = [snapshot.names[result.system] for result in systems]
+    index = next((i for i, result in enumerate(systems) if result.system == focus), None)
+    return [
+        QueryRow(
+            query.query_id,
+            snippet(texts.get(query.query_id) or "", _EXCERPT),
+            query.mean if index is None else query.scores[index],
+            list(zip(names, query.scores, strict=True)),
+            causes.get(query.query_id),
+        )
+        for query in queries
+    ]
+
+
+def _choose_rows(
+    rows: Sequence[QueryRow], sort: str, cause: str | None, find: str | None
+) -> list[QueryRow]:
+    words = (find or "").lower().split()
+    chosen = [
+        row
+        for row in rows
+        if (cause is None or row.cause == cause)
+        and all(word in f"{row.query_id} {row.text}".lower() for word in words)
+    ]
+    if sort == "division":
+
+        def division(row: QueryRow) -> float:
+            scores = [score for _, score in row.dots]
+            return min(scores) - max(scores)
+
+        return sorted(chosen, key=division)
+    if sort == "task":
+        return chosen
+    return sorted(chosen, key=lambda row: row.score, reverse=sort == "easiest")
+
+
+@dataclass(frozen=True)
+class TaskCard:
+    """A task on the page of tasks."""
+
+    name: str
+    label: str
+    description: str
+    counts: str
+    best: str
+    """The best system; the best published one if nothing is stored."""
+    score: float | None
+    is_published: bool
+    address: str | None
+    dots: Sequence[tuple[str, float]]
+    """By stored system its score."""
+
+
 def tasks_page(snapshot: Snapshot, link: Link) -> str:
-    """Every task with a result or a name, the suites with results first."""
-    stored = {name: snapshot.of_task(name) for name in snapshot.tasks}
-    own = [name for name in stored if registered_task(name) is None]
-    has = {suite.name: any(entry.name in stored for entry in suite.entries) for suite in suites()}
+    """Every task as a card, the suites with results first."""
+    stored = {name: snapshot.of_task(name, METRIC) for name in snapshot.tasks}
+    local = [name for name in stored if registered_task(name) is None]
+    groups: list[tuple[str, str, list[TaskCard]]] = []
+    for suite in suites():
+        board = snapshot.board(suite.name, metric=METRIC) if suite.entries else None
+        published = {}
+        for task in suite.entries:
+            rows = [row for row in board.rows if task.name in row.values] if board else []
+            best = max(rows, key=lambda row: row.values[task.name], default=None)
+            if best is not None:
+                published[task.name] = (best.name, best.values[task.name])
+        cards = [
+            _task_card(
+                snapshot,
+                link,
+                entry.name,
+                entry.source,
+                entry.description,
+                " · ".join(dict.fromkeys([entry.family, entry.scenario])),
+                stored.get(entry.name, {}),
+                published.get(entry.name),
+            )
+            for entry in suite.entries
+        ]
+        groups.append((suite.name, suite.title, cards))
+    groups.sort(key=lambda group: not any(card.dots for card in group[2]))
+    if local:
+        cards = [
+            _task_card(snapshot, link, name, name, "Your own data.", "", stored[name], None)
+            for name in local
+        ]
+        groups.insert(0, ("local", "Your data", cards))
     return render(
         "tasks.html",
         link,
         page="tasks",
         title="Tasks",
-        suites=sorted(suites(), key=lambda suite: not has[suite.name]),
-        stored=stored,
-        own=own,
-        best={name: next(iter(results.values())) for name, results in stored.items()},
-        names=snapshot.names,
+        groups=groups,
         answer=f"{plural(len(stored), 'task has', 'tasks have')} stored results, "
         f"{plural(len(snapshot.results), 'result')} in all.",
+    )
+
+
+def _task_card(
+    snapshot: Snapshot,
+    link: Link,
+    name: str,
+    label: str,
+    description: str,
+    note: str,
+    results: Mapping[str, Result],
+    published: tuple[str, float] | None,
+) -> TaskCard:
+    dots = [(snapshot.names[system], r.metrics[METRIC]) for system, r in results.items()]
+    newest = next(iter(results.values()), None)
+    counts = note
+    if newest is not None:
+        counts = f"{plural(newest.record.task.judged_queries, 'query', 'queries')}, "
+        counts += plural(newest.record.task.documents, "document") + (f" · {note}" if note else "")
+    best, score = dots[0] if dots else published or ("", None)
+    return TaskCard(
+        name,
+        label,
+        description,
+        counts,
+        best,
+        score,
+        not dots and published is not None,
+        link("task", task=name),
+        dots,
     )
 
 
@@ -112,27 +318,31 @@ def _answer(
     metric: str,
     names: Mapping[str, str],
     systems: Sequence[Result],
-    hard: Sequence[QueryScores],
+    rows: Sequence[QueryRow],
     count: int,
     focus: str | None,
 ) -> str:
-    """What the task is like, for one system or for all, in a sentence with a number."""
+    """Describe the task for one system or for all, in a sentence with a number."""
     if not systems:
-        rest = f". {plural(count, 'query waits', 'queries wait')} for a system."
-        return f"No result of {name} is stored yet" + (rest if count else ", nor is its data here.")
-    best = next((each for each in systems if each.system == focus), systems[0])
+        waiting = f". {plural(count, 'query waits', 'queries wait')} for a system."
+        missing = ", and its data is not here."
+        return f"No result of {name} is stored yet" + (waiting if count else missing)
+    best = next((result for result in systems if result.system == focus), systems[0])
     interval = mean_interval(best.scores[metric])
     text = f"{names[best.system]} scores{' highest here,' if best is systems[0] else ''} "
     text += f"{points(best.metrics[metric])} over {plural(count, 'query', 'queries')} (95 % "
     text += f"interval {points(interval.low)} to {points(interval.high)})."
-    lost = sum(max(each.scores) == 0 for each in hard)
+    if focus:
+        lost = sum(row.score == 0 for row in rows)
+    else:
+        lost = sum(max(score for _, score in row.dots) == 0 for row in rows)
     if not lost:
         return text
     zero = f"{plural(lost, 'query scores', 'queries score')} zero"
     return f"{text} {zero}{'' if focus else ' under every stored system'}."
 
 
-def _counted(task: Task) -> Counted:
+def _count(task: Task) -> Counted:
     """The longest hundredth of the texts falls into the last step of a histogram."""
     from r2med.nano.profiles import data_profile
     from r2med.report.profiles import data_rows
@@ -167,11 +377,11 @@ def _histogram(
     span: str,
     scale: int = 1,
 ) -> list[Bar]:
-    """Values in twenty steps; what is there at all is at least one pixel high."""
+    """Count values in twenty steps; a count above zero is at least one pixel high."""
     counts, edges = np.histogram(values, bins=_BINS, range=ends)
     bars = []
-    for place, (count, sides) in enumerate(zip(counts.tolist(), pairwise(edges), strict=True)):
+    for index, (count, sides) in enumerate(zip(counts.tolist(), pairwise(edges), strict=True)):
         tall = max(1.0, round(height * count / counts.max(), 1)) if count else 0.0
         text = f"{plural(count, *noun)} {span.format(*(scale * edge for edge in sides))}"
-        bars.append(Bar(_BAR * place, round(height - tall, 1), _BAR - 2, tall, text))
+        bars.append(Bar(_BAR * index, round(height - tall, 1), _BAR - 2, tall, text))
     return bars

@@ -1,71 +1,174 @@
-"""Try it: a typed query through a chosen system, stage by stage, with times."""
+"""Try it: a typed query through one system stage by stage, or through two systems side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from r2med.explore.library import Snapshot, task_words
 from r2med.explore.render import Link, plural, render
 from r2med.report.table import snippet
+from r2med.results.diagnosis.lexicon import Piece
+from r2med.systems.registry import is_plain
 from r2med.tasks.registry import all_entries
 
 if TYPE_CHECKING:
-    from r2med.engine.trial import Tried
+    from r2med.evaluation.trial import Tried
 
 LONGEST = 20_000
+MOST_SYSTEMS = 2
 _ALWAYS = ("bm25", "bm25-lucene")
 _EXCERPT = 400
+_EXAMPLES = (
+    "fever that comes back every second day, and a large spleen",
+    "tremor of the hands that stops with a drink",
+    "painful rash and sore eyes after a new drug for seizures",
+)
 
 
-def offered(snapshot: Snapshot) -> tuple[list[str], dict[str, str]]:
-    """Stored systems that are made of registered stages, and the tasks whose data is here."""
-    from r2med.engine.trial import is_plain
+@dataclass(frozen=True)
+class Request:
+    """The request of a visitor; every field is part of the address."""
 
+    text: str = ""
+    task: str = ""
+    systems: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RankedDocument:
+    """A document in a column."""
+
+    document_id: str
+    score: float
+    other_rank: int | None
+    """Its rank in the column that this one is compared with; None if it is not there."""
+    segments: Sequence[Piece]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A ranking beside others: that of a stage, or of one of two systems."""
+
+    title: str
+    is_compared: bool
+    """Whether ranks are compared with those of another column."""
+    hits: Sequence[RankedDocument]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a request: a trial per system, or the problem."""
+
+    trials: Mapping[str, Tried] = field(default_factory=dict)
+    problem: str = ""
+    needs_form: bool = False
+    """Whether a language model would be asked, which only a sent form may do."""
+
+
+def choices(snapshot: Snapshot, extra_systems: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the systems that may be tried, and the titles of the tasks whose data is here.
+
+    Stored systems are offered only if they consist of registered stages: a results folder may come
+    from someone else, and custom code runs only if the user named it when the server started.
+    """
     stored = dict.fromkeys(result.system for result in snapshot.results)
-    systems = dict.fromkeys([_ALWAYS[0], *filter(is_plain, stored), *_ALWAYS])
-    names = dict.fromkeys([*snapshot.tasks, *(entry.name for entry in all_entries())])
+    systems = dict.fromkeys([*extra_systems, _ALWAYS[0], *filter(is_plain, stored), *_ALWAYS])
+    tasks = dict.fromkeys([*snapshot.tasks, *(entry.name for entry in all_entries())])
     return list(systems), {
-        name: task_words(name) for name in filter(snapshot.library.has_data, names)
+        task: task_words(task) for task in filter(snapshot.library.has_data, tasks)
     }
 
 
 def trial_page(
     snapshot: Snapshot,
     link: Link,
-    *,
-    system: str = "",
-    task: str = "",
-    text: str = "",
-    tried: Tried | None = None,
-    problem: str = "",
+    extra_systems: Sequence[str] = (),
+    request: Request | None = None,
+    outcome: Outcome | None = None,
 ) -> str:
-    """The form, and below it what came out, with the words marked that match; or what was wrong."""
-    answer, stages = "", []
-    if tried is not None:
-        data = snapshot.library.task(task)
-        lexicon = snapshot.library.scene(data).lexicon
-        for part, documents in tried.stages:
-            texts = [snippet(lexicon.text(name) or "", _EXCERPT) for name, _ in documents]
-            stages.append((part, documents, lexicon.matched(text, texts)))
-        [*_, (_, ranked)] = tried.stages
-        first = f"ranks {ranked[0][0]} first of" if ranked else "found nothing among"
-        of = plural(len(data.corpus.document_ids), "document")
-        seconds = sum(cost.seconds for cost in tried.costs)
-        answer = f"{system} {first} {of}, in {seconds:.2f} s."
-    systems, tasks = offered(snapshot)
+    """Return the form, and below it the rankings with matching words marked, or the problem."""
+    request, outcome = request or Request(), outcome or Outcome()
+    systems, tasks = choices(snapshot, extra_systems)
+    answer, columns = "", list[Column]()
+    if outcome.trials:
+        answer = _answer(snapshot, request, outcome.trials)
+        columns = _columns(snapshot, request, outcome.trials)
+    first, second = (*request.systems, "", "")[:2]
+    costs = [
+        (snapshot.names[system], cost)
+        for system, tried in outcome.trials.items()
+        for cost in tried.costs
+    ]
     return render(
         "try.html",
         link,
         page="try",
-        title=f"{system} tried on {task}" if tried else "Try it",
+        title=f"{snippet(request.text, 40)}, tried" if outcome.trials else "Try it",
         systems=systems,
         tasks=tasks,
-        system=system,
-        task=task,
-        text=text,
-        tried=tried,
-        problem=problem.splitlines(),
+        names=snapshot.names,
+        first=first,
+        second=second,
+        request=request,
+        outcome=outcome,
+        problem=outcome.problem.splitlines(),
         longest=LONGEST,
+        examples=_EXAMPLES,
         answer=answer,
-        stages=stages,
+        columns=columns,
+        costs=costs,
+        searched=[
+            (snapshot.names[system], tried.searched)
+            for system, tried in outcome.trials.items()
+            if tried.searched
+        ],
     )
+
+
+def _answer(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -> str:
+    """Say what each system ranks first, and how long it took."""
+    count = plural(len(snapshot.library.task(request.task).corpus.document_ids), "document")
+    sentences = []
+    for system, tried in trials.items():
+        *_, (_, ranking) = tried.stages
+        first = f"ranks {ranking[0][0]} first" if ranking else "finds nothing"
+        seconds = sum(cost.seconds for cost in tried.costs)
+        sentences.append(f"{snapshot.names[system]} {first} of {count}, in {seconds:.2f} s.")
+    if len(trials) == MOST_SYSTEMS:
+        first_list, second_list = (
+            {name for name, _ in tried.stages[-1][1]} for tried in trials.values()
+        )
+        shared = len(first_list & second_list)
+        sentences.append(f"They share {shared} of {len(first_list)} documents.")
+    return " ".join(sentences)
+
+
+def _columns(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -> list[Column]:
+    """Columns of two systems compared with each other, or of stages with the stage before."""
+    lexicon = snapshot.library.scene(snapshot.library.task(request.task)).lexicon
+    rankings: list[tuple[str, list[tuple[str, float]], str]]
+    if len(trials) > 1:
+        rankings = [
+            (snapshot.names[system], tried.stages[-1][1], tried.searched)
+            for system, tried in trials.items()
+        ]
+    else:
+        [tried] = trials.values()
+        rankings = [
+            (snapshot.names[stage], ranking, tried.searched) for stage, ranking in tried.stages
+        ]
+    columns = []
+    for index, (title, ranking, searched) in enumerate(rankings):
+        compared = 1 - index if len(trials) > 1 else index - 1
+        other_ranking = rankings[compared][1] if compared >= 0 else []
+        ranks = {name: rank for rank, (name, _) in enumerate(other_ranking, start=1)}
+        texts = [snippet(lexicon.text(name) or "", _EXCERPT) for name, _ in ranking]
+        marked = lexicon.mark(texts, request.text, searched)
+        hits = [
+            RankedDocument(name, score, ranks.get(name), segments)
+            for (name, score), segments in zip(ranking, marked, strict=True)
+        ]
+        columns.append(Column(title, compared >= 0, hits))
+    return columns

@@ -4,13 +4,13 @@
 // Search narrows the table while one types; sending the form makes it part of the address.
 const search = document.querySelector("[data-search]");
 if (search) {
-  const rows = [...document.querySelectorAll("tr[data-system]")];
+  const rows = [...document.querySelectorAll("tr[data-system], tr[data-find]")];
   const hint = document.querySelector("[data-search-hint]");
   search.addEventListener("input", () => {
     if (hint && search.dataset.below) hint.hidden = !search.value;
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of rows) {
-      const name = row.dataset.system.toLowerCase();
+      const name = (row.dataset.find || row.dataset.system).toLowerCase();
       row.hidden = !words.every((word) => name.includes(word));
     }
   });
@@ -82,4 +82,47 @@ if (live) {
     setTimeout(follow, 2000);
   };
   setTimeout(follow, 2000);
+}
+
+// Columns of a table are sorted by a click on their heads; numbers from the highest down first.
+for (const table of document.querySelectorAll("table[data-sortable]")) {
+  const body = table.tBodies[0];
+  for (const head of table.querySelectorAll("th[data-sort]")) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    const value = (row) => {
+      const text = row.cells[head.cellIndex]?.textContent.trim() ?? "";
+      return head.dataset.sort === "number" ? Number(text.replace(/[^0-9.-]/g, "")) : text;
+    };
+    const compare = new Intl.Collator("en", { numeric: true }).compare;
+    button.addEventListener("click", () => {
+      const current = head.getAttribute("aria-sort");
+      const down = current ? current === "ascending" : head.dataset.sort === "number";
+      for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const sign = down ? -1 : 1;
+      const rows = [...body.rows].map((row) => [value(row), row]);
+      rows.sort(([a], [b]) => sign * (typeof a === "number" ? a - b : compare(a, b)));
+      body.append(...rows.map(([, row]) => row));
+    });
+  }
+}
+
+// What takes long to compute is loaded after the page, into a place of its size.
+for (const place of document.querySelectorAll("[data-load]")) {
+  const status = place.querySelector("[role=status]");
+  if (location.protocol === "file:") continue;
+  if (status) status.textContent = "Counting shared words …";
+  fetch(place.dataset.load)
+    .then((answer) => answer.text())
+    .then((text) => new DOMParser().parseFromString(text, "text/html"))
+    .then((page) => {
+      const content = page.querySelector("[data-content]");
+      const problem = page.querySelector(".answer");
+      if (content) place.replaceChildren(content);
+      else if (status) status.textContent = problem ? problem.textContent : "This cannot be drawn.";
+    })
+    .catch(() => { if (status) status.textContent = "The server did not answer."; });
 }

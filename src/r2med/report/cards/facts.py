@@ -7,20 +7,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from r2med.measure.intervals import mean_interval
-from r2med.measure.significance import Difference, compare_columns, p_equation
+from r2med.measure.verdicts import Verdict
 from r2med.nano.candidates import HYBRID_DEPTH, ROLES, TITLES, CandidateList
 from r2med.nano.folder import read_record
-from r2med.nano.profiles import Profile, profiled
-from r2med.report.table import document_text, percent, points, signed, snippet
+from r2med.nano.profiles import Profile, profile_with_candidates
+from r2med.number_format import format_percent
+from r2med.report.table import difference_cell, document_text, score_cell, snippet
+from r2med.results.compare import compare
 from r2med.results.diagnosis.causes import PositiveFinding
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import QueryFinding, RankedFinding
-from r2med.results.lookup import Ranking
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
-from r2med.retrieve.given import split_of
+from r2med.results.select import Ranking
+from r2med.retrieve.run_files import split_of
 from r2med.runs import Run
-from r2med.settings import shipped
+from r2med.settings import read_packaged_toml
 from r2med.tasks.registry import TaskEntry, find_task
 from r2med.tasks.task import Task, positives_of
 
@@ -35,7 +37,7 @@ _SHALLOWEST, _DEEPEST = 10, 100
 
 @dataclass(frozen=True)
 class Failure:
-    """One query that went wrong: what stood in front, and a positive that should have."""
+    """One failed query: the document ranked first and a positive that was missed."""
 
     query: str
     first: str | None
@@ -50,7 +52,7 @@ class Failure:
 class Failures:
     """One kind of failure: how many of how many queries, and a few of them."""
 
-    kind: str
+    title: str
     affected: int
     of: int
     """0 where the data does not say what this kind is recognised by."""
@@ -66,13 +68,13 @@ class Facts:
     hash: str
     entry: TaskEntry | None
     """The registered task that the data is, or that it was built from."""
-    made: str
+    origin: str
     """How a pool that was built here came about."""
     prose: dict[str, Any]
     profile: Profile
     results: list[dict[str, Any]]
     """Stored results of this very data, best first."""
-    lead: Difference | None
+    lead: Verdict | None
     """The best stored result against the second, query by query."""
     failures_of: str
     """The ranking the failures were drawn from."""
@@ -92,25 +94,28 @@ def gather(
     tell: Callable[[str], None],
 ) -> Facts:
     """Profile a task, take its stored results, and look for failures in the best ranking."""
-    profile, lists = profiled(task, dense, tell=tell)
+    profile, lists = profile_with_candidates(task, dense, tell=tell)
     newest: dict[str, Result] = {}
     for result in results:
         if result.record.task.hash == task.hash:
             newest.setdefault(result.system, result)
-    own = sorted(newest.values(), key=lambda each: (-each.metrics["ndcg@10"], each.system))
-    lead = None
-    if len(own) > 1:
-        first, second = own[0].scores, own[1].scores.at(own[0].scores.query_ids)
-        lead = compare_columns(first["ndcg@10"], second["ndcg@10"])
-    failures_of, run = _best_ranking(profile, lists, own)
-    source, made = _built_from(task)
+    ranked_results = sorted(
+        newest.values(), key=lambda result: (-result.metrics["ndcg@10"], result.system)
+    )
+    lead = (
+        compare(ranked_results[0], ranked_results[1], results=ranked_results).verdicts[0]
+        if len(ranked_results) > 1
+        else None
+    )
+    failures_of, run = _best_ranking(profile, lists, ranked_results)
+    source, origin = _built_from(task)
     entry = task.entry or source
     return Facts(
         task=task.name,
         suite=task.suite,
         hash=task.hash,
         entry=entry,
-        made=made,
+        origin=origin,
         prose=prose_of(entry),
         profile=profile,
         results=[
@@ -121,7 +126,7 @@ def gather(
                 "hit_10": result.metrics["hit@10"],
                 "recall_100": result.metrics["recall@100"],
             }
-            for result in own
+            for result in ranked_results
         ],
         lead=lead,
         failures_of=failures_of,
@@ -137,18 +142,18 @@ def gather(
 
 def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
     """The words for a registered task; for data of the user's own, general ones."""
-    return dict(shipped(f"report/cards/prose/{entry.source if entry else 'own'}.toml"))
+    return dict(read_packaged_toml(f"report/cards/prose/{entry.source if entry else 'own'}.toml"))
 
 
 def readings(facts: Facts) -> Iterator[str]:
-    """What the figures say, one statement each: computed, so that they stay true."""
+    """Statements about the figures, one each: computed, so that they stay true."""
     bm25, dense, hybrid = map(facts.profile.of, ROLES)
     if best := facts.profile.best:
-        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {points(best.ndcg)}."
+        yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {score_cell(best.ndcg)}."
     if bm25 and dense:
         gap = dense.ndcg - bm25.ndcg
         ahead = "level with" if abs(gap) < _LEVEL else "ahead of" if gap > 0 else "behind"
-        yield f"Vectors are {ahead} words (difference in nDCG@10 {signed(gap)})."
+        yield f"Vectors are {ahead} words (difference in nDCG@10 {difference_cell(gap)})."
     if bm25:
         missed, recalled = 1 - bm25.figures["hit@10"], bm25.figures["micro_recall@100"]
         yield (
@@ -163,17 +168,11 @@ def readings(facts: Facts) -> Iterator[str]:
             "queries."
         )
     for row in facts.profile.published:
-        if own := facts.profile.of(row.role):
-            off = signed(own.ndcg - row.ndcg)
+        if measured := facts.profile.of(row.role):
+            off = difference_cell(measured.ndcg - row.ndcg)
             yield f"{TITLES[row.role]}, nDCG@10: {off} from the published figure."
-    if lead := facts.lead:
-        first, second = (result["system"] for result in facts.results[:2])
-        low, high = signed(lead.interval.low), signed(lead.interval.high)
-        yield (
-            f"Of the stored systems {first} scores highest, {points(lead.difference)} above "
-            f"{second} (95 % interval of the difference {low} to {high}; "
-            f"paired randomisation test, {p_equation(lead.p_randomisation)})."
-        )
+    if facts.lead:
+        yield f"Of the stored systems the first two: {facts.lead.text}"
 
 
 def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
@@ -189,44 +188,60 @@ def find_failures(task: Task, run: Run) -> list[Failures]:
     """The three kinds, by one ranking in the order in which it is measured; the plainest first."""
     depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
     queries = diagnose_ranking(Ranking("", run), task).queries
-    known = [query for query in queries if query.body_system and query.answer]
+    classified = [query for query in queries if query.body_system and query.answer]
     confused: list[tuple[float, Failure]] = []
     overlapping, missing = confused.copy(), confused.copy()
     for query in queries:
         best = query.positives[0]
-        ahead = [each for each in query.top if best.rank is None or each.rank < best.rank]
-        alike = {each.answer for each in known if each.body_system == query.body_system}
-        evidence = [(each, answer) for each in ahead for answer in each.answers if answer in alike]
+        ahead = [
+            candidate for candidate in query.top if best.rank is None or candidate.rank < best.rank
+        ]
+        alike = {
+            candidate.answer
+            for candidate in classified
+            if candidate.body_system == query.body_system
+        }
+        evidence = [
+            (candidate, answer)
+            for candidate in ahead
+            for answer in candidate.answers
+            if answer in alike
+        ]
         if evidence and query.answer:
             first, answer = evidence[0]
             detail = (
                 f"Both are {query.body_system}; asked for is {query.answer}, but evidence for "
-                f"{answer} stands at rank {first.rank}, above every positive."
+                f"{answer} is at rank {first.rank}, above every positive."
             )
             confused.append((first.rank, _failure(query, first, best, detail)))
         if ahead and ahead[0].coverage > best.coverage:
             detail = (
-                f"The first document holds {percent(ahead[0].coverage)} of the query's terms by "
-                f"weight ({', '.join(ahead[0].shared)}), the positive {percent(best.coverage)}."
+                f"The first document has {format_percent(ahead[0].coverage)} of the query's terms "
+                f"by weight ({', '.join(ahead[0].shared)}), "
+                f"the positive {format_percent(best.coverage)}."
             )
             less = best.coverage - ahead[0].coverage
             overlapping.append((less, _failure(query, ahead[0], best, detail)))
-        lost = [each for each in query.positives if each.rank is None or each.rank > depth]
+        lost = [
+            candidate
+            for candidate in query.positives
+            if candidate.rank is None or candidate.rank > depth
+        ]
         if lost:
             counts = f"{len(lost)} of {len(query.positives)}"
             detail = f"Positives not among the first {depth}: {counts}."
             failure = _failure(query, next(iter(query.top), None), lost[0], detail)
             missing.append((-len(lost) / len(query.positives), failure))
-    kinds = []
-    for kind, among, failures in (
-        ("Right body system, wrong diagnosis", known, confused),
+    groups = []
+    for title, population, failures in (
+        ("Right body system, wrong diagnosis", classified, confused),
         ("Surface overlap", queries, overlapping),
         (f"Positive not among the first {depth}", queries, missing),
     ):
         failures.sort(key=lambda pair: pair[0])
         examples = tuple(failure for _, failure in failures[:_EXAMPLE_FAILURES])
-        kinds.append(Failures(kind, len(failures), len(among), examples))
-    return kinds
+        groups.append(Failures(title, len(failures), len(population), examples))
+    return groups
 
 
 def _failure(
@@ -237,23 +252,23 @@ def _failure(
 
 
 def _best_ranking(
-    profile: Profile, lists: Sequence[CandidateList], own: Sequence[Result]
+    profile: Profile, lists: Sequence[CandidateList], measured: Sequence[Result]
 ) -> tuple[str, Run]:
     """The best stored result, or the best candidate subset; never with a safeguard in it."""
-    if own:
-        return f"the stored result of {own[0].name}", own[0].ranked
+    if measured:
+        return f"the stored result of {measured[0].name}", measured[0].ranked
     best = profile.best
     assert best is not None
-    run = next(one.run for one in lists if one.role == best.role)
+    run = next(candidates.run for candidates in lists if candidates.role == best.role)
     if best.role == "reranking_hybrid":
-        run = run.truncated(HYBRID_DEPTH)
+        run = run.truncate(HYBRID_DEPTH)
     return f"the {TITLES[best.role]} candidates ({best.source})", run
 
 
 def _examples(task: Task) -> list[dict[str, str]]:
     """The first queries in file order, each with its first positive by id."""
     positives = positives_of(task.judgements)
-    asked = [(query, text) for query, text in task.queries.items() if query in positives]
+    judged_queries = [(query, text) for query, text in task.queries.items() if query in positives]
     return [
         {
             "query_id": query,
@@ -261,5 +276,5 @@ def _examples(task: Task) -> list[dict[str, str]]:
             "document_id": positives[query][0],
             "document": snippet(document_text(task, positives[query][0]), EXCERPT),
         }
-        for query, text in asked[:_EXAMPLE_PAIRS]
+        for query, text in judged_queries[:_EXAMPLE_PAIRS]
     ]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.resources import files
 from pathlib import Path
 
-from r2med.atomic import check_free, write_file
-from r2med.home import slug
 from r2med.nano.profiles import group_means
+from r2med.number_format import format_percent
+from r2med.paths import require_empty, slug
 from r2med.report.cards.facts import EXCERPT, Facts, gather, readings
 from r2med.report.formats import Page
 from r2med.report.profiles import data_grid, group_parts, retrieval_parts
-from r2med.report.table import Cell, Grid, columns_of, document_text, percent, points, snippet
+from r2med.report.table import Cell, Grid, document_text, make_columns, score_cell, snippet
 from r2med.results.overlap import StoredAudit
 from r2med.results.record import Result
+from r2med.storage import write_file
 from r2med.tasks.task import Task
 
 SCHEMA = 3
@@ -42,7 +43,7 @@ _HTML = """<!doctype html>
 <main>
 {content}
 </main>
-<footer>Made with r2med tasks card. \
+<footer>Made with {command}. \
 A research instrument, never a clinical decision system.</footer>
 </body>
 </html>
@@ -61,7 +62,7 @@ def write_cards(
     tell: Callable[[str], None] = lambda message: None,
 ) -> list[str]:
     """Write the pages of tasks, and for several a group page; return the names of the pages."""
-    check_free(out, force=force)
+    require_empty(out, force=force)
     group, pages = [], []
     for task in tasks:
         facts = gather(task, results, dense=dense, audits=audits, tell=tell)
@@ -69,7 +70,8 @@ def write_cards(
         pages.append(task_page(facts, task))
     names = page_names([facts.task for facts in group])
     for name, page, facts in zip(names, pages, group, strict=True):
-        _write(out / name, page, asdict(facts))
+        lead = None if facts.lead is None else facts.lead.to_json()
+        _write(out / name, page, {**asdict(replace(facts, lead=None)), "lead": lead})
     if len(group) == 1:
         return names
     means = group_means([facts.profile.retrieval for facts in group])
@@ -79,19 +81,20 @@ def write_cards(
     return [*names, INDEX]
 
 
-def _write(place: Path, page: Page, values: Mapping[str, object]) -> None:
+def _write(path: Path, page: Page, values: Mapping[str, object]) -> None:
     for ending, text in (
         ("md", page.to_markdown() + "\n"),
-        ("html", html(page, place.name)),
+        ("html", html(page, path.name)),
         ("json", json.dumps({"schema": SCHEMA, **values}, indent=1, ensure_ascii=False) + "\n"),
     ):
-        write_file(place.with_name(f"{place.name}.{ending}"), text)
+        write_file(path.with_name(f"{path.name}.{ending}"), text)
 
 
-def html(page: Page, title: str) -> str:
+def html(page: Page, title: str, command: str = "r2med tasks card") -> str:
     """A whole file: no script, nothing loaded, light and dark colours, fit to print."""
     style = (files("r2med.report.cards") / "page.css").read_text(encoding="utf-8")
-    return _HTML.format(title=title, style=style, content=page.to_html())
+    content = page.to_html()
+    return _HTML.format(title=title, style=style, content=content, command=command)
 
 
 def page_names(tasks: Sequence[str]) -> list[str]:
@@ -100,13 +103,13 @@ def page_names(tasks: Sequence[str]) -> list[str]:
     Names that would be the same file, also where case does not count, are numbered.
     """
     names: list[str] = []
-    taken = {INDEX}
+    used_names = {INDEX}
     for task in tasks:
         name, number = slug(task), 1
-        while name.lower() in taken:
+        while name.lower() in used_names:
             number += 1
             name = f"{slug(task)}-{number}"
-        taken.add(name.lower())
+        used_names.add(name.lower())
         names.append(name)
     return names
 
@@ -125,14 +128,14 @@ def task_page(facts: Facts, task: Task) -> Page:
         if entry
         else "A retrieval task in a folder."
     )
-    section("Overview", prose["overview"], entry.description if entry else "", facts.made)
+    section("Overview", prose["overview"], entry.description if entry else "", facts.origin)
     if facts.suite == "demo":
         page.print(_DEMO.format(edition=entry and entry.edition), style="note")
     elif facts.suite is None:
         page.print(_OWN, style="note")
-    section("What it measures", prose["measures"])
+    section("Measured ability", prose["measures"])
     section("Data profile", data_grid(facts.profile.data))
-    section("Retrieval behaviour", *retrieval_parts(facts.profile), _RECALL, _stored(facts))
+    section("Retrieval behaviour", *retrieval_parts(facts.profile), _RECALL, _result_rows(facts))
     section("Interpretation", prose["interpretation"])
     page.print(*readings(facts), style="item")
     section("Failure modes")
@@ -164,17 +167,19 @@ def task_page(facts: Facts, task: Task) -> Page:
     return page
 
 
-def _stored(facts: Facts) -> Grid | str:
+def _result_rows(facts: Facts) -> Grid | str:
     if not facts.results:
         return "No result of this data is stored here; r2med eval adds systems to this page."
     rows = []
-    for each in facts.results:
-        span = f"{points(each['interval']['low'])} to {points(each['interval']['high'])}"
-        figures = points(each["hit_10"]), points(each["recall_100"])
-        rows.append([each["system"], points(each["ndcg_10"]), span, *figures])
+    for result in facts.results:
+        span = (
+            f"{score_cell(result['interval']['low'])} to {score_cell(result['interval']['high'])}"
+        )
+        figures = score_cell(result["hit_10"]), score_cell(result["recall_100"])
+        rows.append([result["system"], score_cell(result["ndcg_10"]), span, *figures])
     heads = ("system", ">nDCG@10", ">95 % interval", ">hit@10", ">recall@100 (macro)")
     caption = "Stored results of exactly this data, best first; all values × 100."
-    return Grid(columns_of(*heads), rows, caption=caption)
+    return Grid(make_columns(*heads), rows, caption=caption)
 
 
 def _print_failures(facts: Facts, task: Task, page: Page) -> None:
@@ -183,45 +188,55 @@ def _print_failures(facts: Facts, task: Task, page: Page) -> None:
 
     page.print(f"What follows is counted and drawn from {facts.failures_of}.")
     for group in facts.failures:
-        share = percent(group.affected / max(group.of, 1))
+        share = format_percent(group.affected / max(group.of, 1))
         counted = f"{group.affected:,} of {group.of:,} queries ({share})."
-        page.print(f"{group.kind}: {counted if group.of else _UNKNOWN}", style="bold")
-        for each in group.examples:
-            lines = [f"query {each.query}: {snippet(task.query(each.query), EXCERPT)}"]
-            if each.first is not None:
-                lines.append(f"rank {each.first_rank}, {each.first}: {text_of(each.first)}")
-            place = f"rank {each.positive_rank:,}" if each.positive_rank else "not listed"
-            lines.append(f"positive {each.positive}, {place}: {text_of(each.positive)}")
-            page.print(*lines, f"what happened: {each.detail}", style="quote")
+        page.print(f"{group.title}: {counted if group.of else _UNKNOWN}", style="bold")
+        for example in group.examples:
+            lines = [f"query {example.query}: {snippet(task.query(example.query), EXCERPT)}"]
+            if example.first is not None:
+                lines.append(
+                    f"rank {example.first_rank}, {example.first}: {text_of(example.first)}"
+                )
+            position = f"rank {example.positive_rank:,}" if example.positive_rank else "not listed"
+            lines.append(f"positive {example.positive}, {position}: {text_of(example.positive)}")
+            page.print(*lines, f"what happened: {example.detail}", style="quote")
 
 
 def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
     """The index of a set of task pages, whose files are `names`."""
-    page, data = Page(), [one.profile.data for one in group]
-    totals = (f"{sum(each[what] for each in data):,} {what}" for what in ("queries", "positives"))
+    page, data = Page(), [facts.profile.data for facts in group]
+    totals = (
+        f"{sum(figures[name] for figures in data):,} {name}" for name in ("queries", "positives")
+    )
     page.print(title, style="title")
     page.print(f"{len(group)} tasks, {', '.join(totals)}.")
-    if all(one.suite == "demo" for one in group):
+    if all(facts.suite == "demo" for facts in group):
         page.print("Original text, not comparable with published figures.", style="note")
     page.print("Data", style="section")
     heads = (">queries", ">documents", ">positives", ">median", ">query chars", ">doc chars")
     rows: list[list[Cell]] = []
-    for one, own in zip(group, data, strict=True):
-        counts = (f"{own[what]:,}" for what in ("queries", "documents", "positives"))
-        lengths = (f"{own[what]['mean']:,.0f}" for what in ("query_length", "document_length"))
-        rows.append([one.task, *counts, f"{own['positives_per_query']['median']:g}", *lengths])
+    for facts, figures in zip(group, data, strict=True):
+        counts = (f"{figures[name]:,}" for name in ("queries", "documents", "positives"))
+        lengths = (f"{figures[name]['mean']:,.0f}" for name in ("query_length", "document_length"))
+        rows.append(
+            [facts.task, *counts, f"{figures['positives_per_query']['median']:g}", *lengths]
+        )
     caption = "Median: positives per query. Lengths are means."
-    page.print(Grid(columns_of("task", *heads), rows, caption=caption))
+    page.print(Grid(make_columns("task", *heads), rows, caption=caption))
     page.print("Retrieval profiles", style="section")
-    page.print(*group_parts([one.profile for one in group], title))
+    page.print(*group_parts([facts.profile for facts in group], title))
     page.print("Failures", style="section")
-    kinds = (">Right body system, wrong diagnosis", ">Surface overlap", ">Positive not retrieved")
+    failure_types = (
+        ">Right body system, wrong diagnosis",
+        ">Surface overlap",
+        ">Positive not retrieved",
+    )
     rows = []
-    for one in group:
-        affected = (f"{f.affected:,} of {f.of:,}" if f.of else "unknown" for f in one.failures)
-        rows.append([one.task, *affected, one.failures_of])
-    page.print(Grid(columns_of("queries affected", *kinds, "drawn from"), rows))
+    for facts in group:
+        affected = (f"{f.affected:,} of {f.of:,}" if f.of else "unknown" for f in facts.failures)
+        rows.append([facts.task, *affected, facts.failures_of])
+    page.print(Grid(make_columns("queries affected", *failure_types, "drawn from"), rows))
     page.print("Tasks", style="section")
-    for one, name in zip(group, names, strict=True):
-        page.print(one.task, style=f"link {name}")
+    for facts, name in zip(group, names, strict=True):
+        page.print(facts.task, style=f"link {name}")
     return page

@@ -10,14 +10,15 @@ from typing import Any
 import altair as alt
 
 from r2med.errors import MissingError
-from r2med.report.plots.theme import DEMO, Theme, marked
+from r2med.report.plots.theme import DEMO, Theme, encode_marks
+from r2med.results.frontier import CostPoint, find_frontier
 from r2med.results.leaderboard import Leaderboard
 from r2med.results.standings import ORIGINS, Standing
 from r2med.systems.registry import KIND_TITLES
-from r2med.tasks.registry import grouped
+from r2med.tasks.registry import group_by_suite
 
 _FROM = {"later": "later", "measured": "here"}
-#: By what a point may be marked.
+#: Fields that decide the mark of a point.
 _TITLES = {"origin": [*ORIGINS.values()], "kind": [*KIND_TITLES.values()]}
 _MARKS = 2
 #: Pixels of a cell.
@@ -25,7 +26,7 @@ _CELL = (72, 24)
 #: Above this part of the colour range the text changes its colour.
 _TURN = 0.55
 _STEP = 22
-#: What a query may cost, and how the axis of the plot says it.
+#: Costs of a query, and the axis titles of the plot.
 MEASURES = {
     "seconds": "seconds per query (the corpus is indexed), log scale",
     "tokens": "tokens per query, log scale",
@@ -46,21 +47,23 @@ def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: str = "
     return (heatmap if figure == "heatmap" else means)(board, theme, top=top)
 
 
-def _known(board: Leaderboard, what: str, has: Callable[[Standing], object]) -> list[Standing]:
+def _rows_with(
+    board: Leaderboard, requirement: str, has: Callable[[Standing], object]
+) -> list[Standing]:
     """The rows that have a mean and something more that a figure needs; never none."""
     rows = [row for row in board.rows if row.mean is not None and has(row) is not None]
     if not rows:
-        tasks = ",".join(grouped([task.name for task in board.tasks]))
+        tasks = ",".join(group_by_suite([task.name for task in board.tasks]))
         raise MissingError(
             f"No system of the {board.suite.name} suite has {board.metric} on all the tasks and "
-            f"{what}.\nRun some first: r2med eval bm25 bm25-lucene --task {quote(tasks)}"
+            f"{requirement}.\nRun some first: r2med eval bm25 bm25-lucene --task {quote(tasks)}"
         )
     return rows
 
 
-def _ranked(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
+def _ranked_rows(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
     """The rows that have a mean, best first, and a line on systems below the last one shown."""
-    ranked = _known(board, "a mean", lambda row: row.mean)
+    ranked = _rows_with(board, "a mean", lambda row: row.mean)
     rows = [row for row in replace(board, top=top).shown if row.mean is not None]
     return rows, [f"{len(rows)} of {len(ranked)} systems"] if len(ranked) > len(rows) else []
 
@@ -80,10 +83,10 @@ def _points(rows: Sequence[Standing]) -> list[_Point]:
     ]
 
 
-def _marked(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
+def _color_and_shape(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
     present = {point[field] for point in points}
-    return marked(
-        field, _TITLES[field], theme, [each for each in _TITLES[field] if each in present]
+    return encode_marks(
+        field, _TITLES[field], theme, [title for title in _TITLES[field] if title in present]
     )
 
 
@@ -107,7 +110,7 @@ def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) 
 
 def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     """One cell per system and task, the best system on top, the ranking mean apart at the right."""
-    rows, left_out = _ranked(board, top)
+    rows, left_out = _ranked_rows(board, top)
     cells: list[_Point] = []
     for row, point in zip(rows, _points(rows), strict=True):
         for task in board.tasks:
@@ -130,16 +133,16 @@ def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
         color=alt.condition(dark, alt.value(theme.high_ink), alt.value(theme.low_ink)),
     )
     coloured = squares.encode(color=alt.Color("value:Q", scale=ramp, legend=None))
-    whole = alt.layer(coloured, figures, width=alt.Step(_CELL[0]), height=alt.Step(_CELL[1]))
+    chart = alt.layer(coloured, figures, width=alt.Step(_CELL[0]), height=alt.Step(_CELL[1]))
     parts = alt.Column("part:O", header=alt.Header(labels=False, title=None))
     title = _title(board, f"{board.metric} × 100 by system and task", rows, *left_out)
-    apart = whole.facet(column=parts, spacing=10, title=title)
+    apart = chart.facet(column=parts, spacing=10, title=title)
     return apart.resolve_scale(x="independent")
 
 
 def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     """One dot per system, best on top, with its 95 % interval where queries are stored."""
-    rows, lines = _ranked(board, top)
+    rows, lines = _ranked_rows(board, top)
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
         bar, mean = row.interval or row.spread, point["mean"]
@@ -148,7 +151,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     lines.append("bars: 95 % intervals over queries; of printed figures, all that works print")
     order = [point["system"] for point in points]
     y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(ticks=False, labelPadding=8))
-    colour, shape = _marked("origin", theme, points)
+    colour, shape = _color_and_shape("origin", theme, points)
     x = alt.X(
         "mean:Q",
         title=f"{board.metric} × 100",
@@ -170,7 +173,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
 
 def dates(board: Leaderboard, theme: Theme) -> Any:
     """One point per system whose date is known; a line joins the best so far, which are named."""
-    rows = _known(board, "a known date", lambda row: row.date or None)
+    rows = _rows_with(board, "a known date", lambda row: row.date or None)
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
         point["x"] = row.date[:7]
@@ -187,11 +190,13 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
 
 def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
     """One point per measured system; a line joins those that nothing beats on both axes."""
-    known = f"{by} recorded (published figures come without cost)"
-    rows = _known(board, known, lambda row: _spent(row, by))
+    requirement = f"{by} recorded (published figures come without cost)"
+    rows = _rows_with(board, requirement, lambda row: _spent(row, by))
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
         point |= {"kind": KIND_TITLES[row.kind], "x": max(_LEAST, _spent(row, by) or 0.0)}
+        if _has_given_generations(row):
+            point["system"] += " †"
     x = alt.X(
         "x:Q",
         title=MEASURES[by],
@@ -199,8 +204,10 @@ def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
         axis=alt.Axis(format="~g", tickCount=4, grid=False),
     )
     dashed = "dashed: best mean at that cost or less; cached work as recorded"
-    title = _title(board, f"quality against {by}", rows, dashed)
-    return _scatter(points, x, "kind", board, theme, named=True).properties(title=title)
+    file_note = "† generations were read from a file, so their cost is not counted"
+    notes = [dashed, file_note] if any(map(_has_given_generations, rows)) else [dashed]
+    title = _title(board, f"quality against {by}", rows, *notes)
+    return _scatter(points, x, "kind", board, theme, label_all=True).properties(title=title)
 
 
 def _scatter(
@@ -210,15 +217,15 @@ def _scatter(
     board: Leaderboard,
     theme: Theme,
     *,
-    named: bool = False,
+    label_all: bool = False,
 ) -> Any:
-    """Means along an axis; a dashed line joins the best, which have names, as all may have.
+    """Plot means along an axis; a dashed line joins the frontier, whose systems are labelled.
 
-    The line never falls, so it crosses no name: those of the best stand above it at the left, those
-    of others below it at the right.
+    The line never falls, so it crosses no label: those of the frontier are above it at the left,
+    the others below it at the right.
     """
     best = _frontier(points)
-    others = [each for each in points if named and each not in best]
+    dominated = [point for point in points if label_all and point not in best]
     scale = alt.Scale(zero=False, nice=False, padding=30)
     mean = f"{board.metric} × 100, mean"
     y = alt.Y("mean:Q", title=mean, scale=scale, axis=alt.Axis(tickCount=6))
@@ -226,17 +233,26 @@ def _scatter(
     def layer(some: list[_Point]) -> Any:
         return alt.Chart({"values": some}).encode(x=x, y=y)
 
-    def names(some: list[_Point], **place: Any) -> Any:
+    def names(some: list[_Point], **position: Any) -> Any:
         look = {"fontSize": 11, "color": theme.ink, "limit": _NAME_LIMIT}
-        return layer(some).mark_text(**look, **place).encode(text="system:N")
+        return layer(some).mark_text(**look, **position).encode(text="system:N")
 
-    colour, shape = _marked(field, theme, points)
+    colour, shape = _color_and_shape(field, theme, points)
     line = layer(best).mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
     dots = layer(points).mark_point(filled=True, size=80, opacity=0.8)
     above = names(best, align="right", dx=-8, dy=-8)
-    below = names(others, align="left", dx=9, dy=12)
+    below = names(dominated, align="left", dx=9, dy=12)
     dots = dots.encode(color=colour, shape=shape)
     return alt.layer(line, dots, above, below).properties(width=620, height=380)
+
+
+def _has_given_generations(row: Standing) -> bool:
+    """Whether an expander of a measured system read its generations from a file."""
+    return any(
+        stage.generations is not None and stage.generations.source == "file"
+        for result in row.results.values()
+        for stage in result.record.system.stage.walk()
+    )
 
 
 def _spent(row: Standing, by: str) -> float | None:
@@ -248,10 +264,20 @@ def _spent(row: Standing, by: str) -> float | None:
     return row.cost.seconds_per_query if by == "seconds" else row.cost.tokens_per_query
 
 
+def cost_points(board: Leaderboard, by: str = "seconds") -> list[CostPoint]:
+    """The systems with a mean and a recorded cost per query."""
+    costs = [(row, _spent(row, by)) for row in board.rows]
+    return [
+        CostPoint(row.name, cost, row.mean)
+        for row, cost in costs
+        if cost is not None and row.mean is not None
+    ]
+
+
 def _frontier(points: list[_Point]) -> list[_Point]:
-    """The points above everything before them."""
-    best: list[_Point] = []
-    for point in sorted(points, key=lambda each: (each["x"], -each["mean"])):
-        if not best or point["mean"] > best[-1]["mean"]:
-            best.append(point)
-    return best
+    """The points that no other one beats on both axes."""
+    by_point = {
+        CostPoint(str(index), point["x"], point["mean"]): point
+        for index, point in enumerate(points)
+    }
+    return [by_point[point] for point in find_frontier(by_point)]

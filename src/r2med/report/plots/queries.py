@@ -9,7 +9,7 @@ import altair as alt
 import numpy as np
 
 from r2med.measure.intervals import mean_interval
-from r2med.report.plots.theme import DEMO, Theme, marked
+from r2med.report.plots.theme import DEMO, Theme, encode_marks
 from r2med.report.table import task_label
 from r2med.results.compare import Comparison
 from r2med.results.diagnosis.findings import TaskDiagnosis
@@ -23,14 +23,14 @@ _ACROSS = 2
 
 def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
     """One faint mark per query, and means of groups of equal size with their intervals."""
-    systems = list(dict.fromkeys(each.system for each in diagnoses))
+    systems = list(dict.fromkeys(diagnosis.system for diagnosis in diagnoses))
     points = [
         {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
         for system in systems
-        for each in diagnoses
-        for query in (each.queries if each.system == system else ())
+        for diagnosis in diagnoses
+        for query in (diagnosis.queries if diagnosis.system == system else ())
     ]
-    tasks = [each for each in diagnoses if each.system == systems[0]]
+    tasks = [diagnosis for diagnosis in diagnoses if diagnosis.system == systems[0]]
     metric = tasks[0].metric
     where = tasks[0].task if len(tasks) == 1 else f"{len(tasks)} tasks"
     alone = f"{systems[0]} on " if len(systems) == 1 else ""
@@ -39,7 +39,7 @@ def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
         "solid marks: means of groups of equal size, with 95 % intervals",
         *([DEMO] if any(task.suite == "demo" for task in tasks) else []),
     ]
-    colour, shape = marked("system", systems, theme, systems)
+    colour, shape = encode_marks("system", systems, theme, systems)
     x = alt.X(
         "overlap:Q",
         title="share of the query's terms that its best matching positive holds, % by weight",
@@ -48,8 +48,8 @@ def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
     y = alt.Y("score:Q", title=f"{metric} × 100")
     marks = alt.Chart({"values": points}).mark_point(size=28, opacity=0.4, strokeWidth=1.2)
     layers = [marks.encode(x=x, y=y, color=colour, shape=shape)]
-    for place, system in enumerate(systems):
-        aside = _APART * (place - (len(systems) - 1) / 2)
+    for index, system in enumerate(systems):
+        aside = _APART * (index - (len(systems) - 1) / 2)
         base = alt.Chart({"values": _groups(system, points)}).encode(x=x, color=colour)
         layers += [
             base.mark_rule(strokeWidth=2, xOffset=aside).encode(y=alt.Y("low:Q"), y2="high:Q"),
@@ -66,15 +66,19 @@ def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
 
 
 def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    own = sorted((p for p in points if p["system"] == system), key=lambda p: p["overlap"])
+    ordered_points = sorted(
+        (p for p in points if p["system"] == system), key=lambda p: p["overlap"]
+    )
     means = []
-    for part in np.array_split(np.arange(len(own)), min(_GROUPS, max(1, len(own) // 4))):
-        scores = np.array([own[place]["score"] for place in part])
+    for part in np.array_split(
+        np.arange(len(ordered_points)), min(_GROUPS, max(1, len(ordered_points) // 4))
+    ):
+        scores = np.array([ordered_points[index]["score"] for index in part])
         interval = mean_interval(scores / 100)
         means.append(
             {
                 "system": system,
-                "overlap": float(np.mean([own[place]["overlap"] for place in part])),
+                "overlap": float(np.mean([ordered_points[index]["overlap"] for index in part])),
                 "score": float(scores.mean()),
                 "low": 100 * interval.low,
                 "high": 100 * interval.high,
@@ -94,8 +98,8 @@ def wins(comparison: Comparison, theme: Theme) -> Any:
         counts = f"{won} better, {len(gains) - won - lost} equal, {lost} worse"
         panels.append(f"{task_label(task)}: {counts}; mean {gains.mean():+.1f}")
         rows += [
-            {"panel": panels[-1], "place": place, "difference": gain}
-            for place, gain in enumerate(gains.tolist())
+            {"panel": panels[-1], "place": index, "difference": gain}
+            for index, gain in enumerate(gains.tolist())
         ]
     bare = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     up, down = alt.value(theme.series[0]), alt.value(theme.series[1])

@@ -21,7 +21,7 @@ DEMO = "demo suite: not comparable with published figures"
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours by what they are for."""
+    """Colours by purpose."""
 
     paper: str
     ink: str
@@ -48,11 +48,13 @@ def find_theme(name: ThemeName) -> Theme:
     return Theme(**look[name], config=json.loads(config))
 
 
-def marked(field: str, titles: Sequence[str], theme: Theme, shown: Sequence[str]) -> list[Any]:
-    """Colour and shape by a field; a legend only where there is something to tell apart."""
+def encode_marks(
+    field: str, titles: Sequence[str], theme: Theme, values: Sequence[str]
+) -> list[Any]:
+    """Colour and shape by a field, with a legend if there are several values."""
     import altair as alt
 
-    legend = alt.Legend(title=None, values=[*shown], symbolOpacity=1) if len(shown) > 1 else None
+    legend = alt.Legend(title=None, values=[*values], symbolOpacity=1) if len(values) > 1 else None
     return [
         mark(
             f"{field}:N",

@@ -1,13 +1,13 @@
 """Why a positive was missed: a short list of causes, each decided by numbers that can be checked.
 
-The first cause whose rule holds counts, so every missed positive has exactly one. The order goes
-from what no ranking could mend to what lies in the words. docs/diagnose.md explains each.
+The first cause whose rule holds counts, so every missed positive has exactly one. Causes that no
+ranking could avoid come first, those in the wording last. docs/diagnose.md explains each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 #: A positive at this rank or above counts as found, and this many documents are looked at.
@@ -18,14 +18,14 @@ TWIN = 0.8
 SAME_SUBJECT = 0.2
 #: When this share of the corpus matches the query as well as the positive, its match is chance.
 BY_CHANCE = 0.25
-#: Or it matches nothing, or less than this part of what the top documents match.
+#: The same if it matches less than this part of the share that the top documents match.
 FAR_LESS = 1 / 3
 
 #: Causes that the best surface match among the top documents shows.
 SURFACE_CAUSES = ("few-shared-terms", "surface-match", "outranked")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PositiveFinding:
     """One positive of one query: the numbers that the rules read and, if missed, the cause."""
 
@@ -57,17 +57,18 @@ class PositiveFinding:
     """Its rank without the reranker or expansion, where that is stored."""
     document_id: str
     relevance: int
-    cause: str | None = field(init=False)
-    """A name in `CAUSES`; None when it is found."""
-    witness: str | None = field(init=False)
+    cause: str | None = None
+    """A name in `CAUSES`; None if the positive is found."""
+    witness: str | None = None
     """The document that shows the cause."""
     shared_terms: int
 
-    def __post_init__(self) -> None:
-        missed = self.rank is None or self.rank > TOP
-        cause = next(name for name, each in CAUSES.items() if each.holds(self)) if missed else None
-        object.__setattr__(self, "cause", cause)
-        object.__setattr__(self, "witness", self.witnesses.get(cause or ""))
+    def with_cause(self) -> PositiveFinding:
+        """The finding with the first cause whose rule holds, if the positive was missed."""
+        if self.rank is not None and self.rank <= TOP:
+            return self
+        cause = next(name for name, candidate in CAUSES.items() if candidate.holds(self))
+        return replace(self, cause=cause, witness=self.witnesses.get(cause))
 
     @property
     def failure(self) -> str | None:
@@ -81,7 +82,7 @@ class PositiveFinding:
 
 @dataclass(frozen=True)
 class Cause:
-    """A name, what it means, and the rule that decides it."""
+    """A cause: its name, its meaning and the rule that decides it."""
 
     name: str
     meaning: str
@@ -173,7 +174,7 @@ _ALL = (
     ),
     Cause(
         "outranked",
-        f"it shares as much of the query as the top {TOP} do, yet stands below them",
+        f"it shares as much of the query as the top {TOP} do, yet ranks below them",
         lambda case: True,
         f"{SHARING}; {_WRONG}",
     ),

@@ -1,16 +1,15 @@
-"""Where a ranking fails and why, query by query: where positives stand, why some were missed."""
+"""Where a ranking fails, query by query: ranks of positives, and why some were missed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import numpy as np
 
 from r2med.errors import DataError, UsageError
+from r2med.execution.resources import Warn, log_warning
 from r2med.measure import measure
 from r2med.results.diagnosis.causes import SURFACE_CAUSES, TOP, PositiveFinding
 from r2med.results.diagnosis.findings import (
@@ -20,15 +19,22 @@ from r2med.results.diagnosis.findings import (
     TaskDiagnosis,
     label_of,
 )
-from r2med.results.diagnosis.lexicon import Lexicon
-from r2med.results.lookup import Ranking, find_ranking, own_tasks, stored_results
-from r2med.results.record import Result
+from r2med.results.diagnosis.lexicon import Lexicon, is_informative
+from r2med.results.record import Result, TextLimits
+from r2med.results.select import (
+    Ranking,
+    ResultSet,
+    SelectedSystem,
+    find_local_tasks,
+    find_path,
+    rank_system,
+)
 from r2med.results.store import DEFAULT_FOLDER
-from r2med.retrieve.conditions import Tell, log
 from r2med.runs import Run
 from r2med.systems.registry import first_stage, kind_of
 from r2med.systems.spec import parse
-from r2med.tasks.load import load_tasks
+from r2med.tasks.load import load_tasks, task_names
+from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task, sources_of
 
 METRIC = "ndcg@10"
@@ -41,31 +47,48 @@ def diagnose(
     *,
     results: str | Path = DEFAULT_FOLDER,
     root: str | Path | None = None,
-    tell: Tell = log,
+    tell: Warn = log_warning,
 ) -> Diagnosis:
-    """Say where a stored system fails on tasks, and why.
+    """Find where a stored system fails on tasks, and why.
 
     A system is a `Result`, a run file, the folder of a stored result, or a text as in `evaluate`
     that has results stored in `results`. A `Result` knows its task; everything else needs one, or a
     suite, or a list with commas.
     """
-    folder = Path(results)
     if isinstance(system, Result) and task is None:
         task = system.task
     if task is None:
         raise UsageError("diagnose needs a task or a suite, e.g. diagnose('bm25', 'demo').")
-    own = own_tasks(system.root if isinstance(system, Result) else folder)
-    loaded = [task] if isinstance(task, Task) else load_tasks(str(task), root=root, own=own)
-    stored = stored_results(folder, tell)
+    result_set = ResultSet.open(results, tell)
+    local_tasks = find_local_tasks(system.root if isinstance(system, Result) else results)
+    if isinstance(task, Task):
+        names, loaded_tasks = [task.name], iter([task])
+    else:
+        names = task_names(resolve(str(task), local_tasks), local_tasks)
+        loaded_tasks = load_tasks(str(task), root=root, local_tasks=local_tasks)
     diagnoses = []
-    for each in loaded:
-        ranking = (
-            Ranking(system.name, system.ranked, system)
-            if isinstance(system, Result)
-            else find_ranking(str(system), stored, each, folder, tell)
-        )
-        diagnoses.append(diagnose_ranking(ranking, each, results=stored))
+    selected: SelectedSystem | None = None
+    for loaded in loaded_tasks:
+        if isinstance(system, Result):
+            ranking = Ranking(system.name, system.ranked, system)
+        elif find_path(str(system)) is not None:
+            ranking = result_set.find_ranking(system, loaded, tell)
+        else:
+            if selected is None:
+                selected = _select_system(result_set, system, names, tell)
+            ranking = rank_system(selected, loaded)
+        diagnoses.append(diagnose_ranking(ranking, loaded, results=result_set.results))
     return Diagnosis(diagnoses[0].system, tuple(diagnoses))
+
+
+def _select_system(
+    result_set: ResultSet, system: str | Path, tasks: Sequence[str], warn: Warn
+) -> SelectedSystem:
+    """Select one version of a system for all tasks."""
+    selection = result_set.select([system], tasks=tasks)
+    for notice in selection.notices:
+        warn(notice)
+    return selection.systems[0]
 
 
 def diagnose_ranking(
@@ -128,13 +151,13 @@ class Scene:
         self.sources = sources_of(task.corpus.document_ids.to_pylist())
         self.evidence: dict[str, list[str]] = {}
         """By document, the queries that it is a positive of."""
-        for query, own in self.judged.items():
-            for document in (name for name, grade in own.items() if grade > 0):
+        for query, grades in self.judged.items():
+            for document in (name for name, grade in grades.items() if grade > 0):
                 self.evidence.setdefault(document, []).append(query)
 
 
 class _View:
-    """One query's list, held against its positives; `below` is the run of the first stage alone."""
+    """One query's list and its positives; `below` is the run of the first stage alone."""
 
     def __init__(self, scene: Scene, row: int, ranking: Ranking, below: Run | None) -> None:
         queries, result = scene.task.queries, ranking.result
@@ -144,24 +167,26 @@ class _View:
         self.terms = scene.query_terms[row]
         self.judged = scene.judged[self.query]
         self.coverage = scene.lexicon.coverage(self.terms)
-        self.limits = limits_of(result.record.system.identity) if result else Limits()
+        self.limits = result.record.system.stage.text_limits if result else TextLimits()
         self.reranking = result.record.reranking if result else None
         self.ranks = ranking.run.ranks_of(self.query)
         self.earlier = below.ranks_of(self.query) if below is not None else {}
         self.top = list(self.ranks)[:TOP]
         self.others = [
-            (name, place)
+            (name, row_index)
             for name in self.top
-            if self.judged.get(name, 0) <= 0 and (place := scene.lexicon.row(name)) is not None
+            if self.judged.get(name, 0) <= 0 and (row_index := scene.lexicon.row(name)) is not None
         ]
         """Non-positives of the top, with their rows in the corpus."""
-        self.covered = [(float(self.coverage[place]), name) for name, place in self.others]
+        self.covered = [(float(self.coverage[row_index]), name) for name, row_index in self.others]
         """How much of the query each of them covers."""
 
     def finding(self, score: float) -> QueryFinding:
-        """All that is to say of the query."""
+        """The finding on the query."""
         positives = [self._positive(name) for name, grade in self.judged.items() if grade > 0]
-        positives.sort(key=lambda each: (each.rank is None, each.rank or 0, each.document_id))
+        positives.sort(
+            key=lambda finding: (finding.rank is None, finding.rank or 0, finding.document_id)
+        )
         return QueryFinding(
             query_id=self.query,
             text=self.text,
@@ -169,33 +194,40 @@ class _View:
             words=len(self.text.split()),
             answer=self.scene.answers.get(self.query) or None,
             body_system=self.scene.task.queries.body_systems[self.row].as_py() or None,
-            overlap=max(each.coverage for each in positives),
+            overlap=max(finding.coverage for finding in positives),
             positives=tuple(positives),
-            top=tuple(map(self._ranked, self.top)),
+            top=tuple(map(self._describe_document, self.top)),
         )
 
     def _positive(self, name: str) -> PositiveFinding:
-        """Where a positive stands and why."""
+        """The rank of a positive and the numbers that explain it."""
         lexicon, limits, sources = self.scene.lexicon, self.limits, self.scene.sources
         row, query_words, source = lexicon.row(name), len(self.text.split()), sources.get(name)
         likeness: tuple[float, str | None] = (0.0, None)
         subject = likeness
         if row is not None:
             alike = [
-                (lexicon.likeness(row, place), other)
-                for other, place in self.others
-                if other not in self.judged
+                (lexicon.likeness(row, corpus_row), document_id)
+                for document_id, corpus_row in self.others
+                if document_id not in self.judged
             ]
             keys = lexicon.key_terms(row, self.terms)
-            about = [(lexicon.share(keys, place), other) for other, place in self.others]
+            about = [
+                (lexicon.share(keys, corpus_row), document_id)
+                for document_id, corpus_row in self.others
+            ]
             likeness, subject = max(alike, default=likeness), max(about, default=subject)
-        own = 0.0 if row is None else float(self.coverage[row])
-        same_source = (other for other, _ in self.others if source and sources.get(other) == source)
-        return PositiveFinding(
+        coverage = 0.0 if row is None else float(self.coverage[row])
+        same_source = (
+            document_id
+            for document_id, _ in self.others
+            if source and sources.get(document_id) == source
+        )
+        finding = PositiveFinding(
             rank=self.ranks.get(name),
             in_corpus=row is not None,
-            coverage=own,
-            as_well=float(np.mean(self.coverage >= own)) if len(self.coverage) else 0.0,
+            coverage=coverage,
+            as_well=float(np.mean(self.coverage >= coverage)) if len(self.coverage) else 0.0,
             top_coverage=median([share for share, _ in self.covered]) if self.covered else 0.0,
             likeness=likeness[0],
             subject=subject[0],
@@ -214,22 +246,24 @@ class _View:
             first_stage_rank=self.earlier.get(name),
             document_id=name,
             relevance=self.judged[name],
-            shared_terms=0 if row is None else len(lexicon.shared(self.terms, row)),
+            shared_terms=0 if row is None else len(lexicon.shared_terms(self.terms, row)),
         )
+        return finding.with_cause()
 
-    def _ranked(self, name: str) -> RankedFinding:
+    def _describe_document(self, name: str) -> RankedFinding:
         """A document of the top, its shared words as the query spells them."""
         scene, lexicon, row = self.scene, self.scene.lexicon, self.scene.lexicon.row(name)
-        other = dict.fromkeys(scene.answers.get(query) for query in scene.evidence.get(name, []))
-        own = scene.answers.get(self.query)
-        shared = [] if row is None else lexicon.shared(self.terms, row)[:_SHARED_WORDS].tolist()
+        answers = dict.fromkeys(scene.answers.get(query) for query in scene.evidence.get(name, []))
+        own_answer = scene.answers.get(self.query)
+        shared = [] if row is None else lexicon.shared_terms(self.terms, row).tolist()
+        words = [word for word in lexicon.spell_terms(shared, self.text) if is_informative(word)]
         return RankedFinding(
             rank=self.ranks[name],
             document_id=name,
             label=label_of(self.judged.get(name)),
             coverage=0.0 if row is None else float(self.coverage[row]),
-            shared=tuple(lexicon.spelled(shared, self.text)),
-            answers=tuple(answer for answer in other if answer and answer != own),
+            shared=tuple(words[:_SHARED_WORDS]),
+            answers=tuple(answer for answer in answers if answer and answer != own_answer),
         )
 
 
@@ -247,43 +281,3 @@ def _first_stage(
         if (result.system, result.data) == (below, task.hash):
             return result.ranked, []
     return None, [f"demotions, because {below} alone is not stored (r2med eval '{below}')."]
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Tokens; a text with more *words* than that was certainly cut, whatever the tokenizer."""
-
-    query: int | None = None
-    document: int | None = None
-    pair: int | None = None
-    """Query and document together, for a reranker."""
-
-
-def limits_of(identity: Mapping[str, Any]) -> Limits:
-    """The limits of the last stage that read whole texts.
-
-    A fusion reads as much as its most patient member, and an expanded query is not the query.
-    """
-    if "reranker" in identity:
-        return Limits(pair=_read_by(identity["reranker"], "pair"))
-    if "expander" in identity:
-        return Limits(document=limits_of(identity.get("first", {})).document)
-    if "members" in identity:
-        members = [limits_of(member) for member in identity["members"]]
-        sides = ([each.query for each in members], [each.document for each in members])
-        return Limits(*(None if None in side else max(filter(None, side)) for side in sides))
-    retriever = identity.get("retriever", {})
-    return Limits(_read_by(retriever, "query"), _read_by(retriever, "document"))
-
-
-def _read_by(built: Mapping[str, Any], side: str) -> int | None:
-    """The tokens that one side of a model reads.
-
-    0 means that the model's own limit is used, which the identity does not tell.
-    """
-    model = {**built.get("settings", {}), **built}
-    encoder = model.get(f"{side}_encoder") or model.get(side)
-    own = encoder if isinstance(encoder, Mapping) else {}
-    lengths = [model.get(f"{side}_max_length"), model.get("max_length")]
-    lengths += [own.get("max_length"), own.get("limit")]
-    return next((length for length in lengths if isinstance(length, int) and length > 0), None)

@@ -1,4 +1,4 @@
-"""What a diagnosis consists of, from the whole down to one positive, and slices of the queries."""
+"""The parts of a diagnosis, from the whole down to one positive, and slices of the queries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
-from r2med.tabular import Tabular, fields_of, table_of
+from r2med.tables import Tabular, make_table, table_columns
 
 Label = Literal["positive", "not relevant", "unjudged"]
 
 
 def label_of(grade: int | None) -> Label:
-    """What the judgements say of a document; None is no judgement."""
+    """What the judgements say of a document; None means not judged."""
     if grade is None:
         return "unjudged"
     return "positive" if grade > 0 else "not relevant"
@@ -35,12 +35,12 @@ class RankedFinding:
     shared: tuple[str, ...]
     """Query words it holds, the rarest first."""
     answers: tuple[str, ...]
-    """What it is evidence for, as the judgements of other queries say."""
+    """The answer it is evidence for, as the judgements of other queries say."""
 
 
 @dataclass(frozen=True)
 class QueryFinding:
-    """One query: its score, its positives, and what stands in their place."""
+    """One query: its score, its positives, and the documents ranked above them."""
 
     query_id: str
     text: str
@@ -56,7 +56,7 @@ class QueryFinding:
     @property
     def missed(self) -> tuple[PositiveFinding, ...]:
         """Positives below the top 10, the best placed first."""
-        return tuple(each for each in self.positives if each.cause is not None)
+        return tuple(positive for positive in self.positives if positive.cause is not None)
 
     @property
     def outcome(self) -> str:
@@ -68,19 +68,19 @@ class QueryFinding:
     @property
     def cause(self) -> str | None:
         """The most frequent cause among the missed positives, the earlier in the list on a tie."""
-        counts = Counter(each.cause for each in self.missed)
+        counts = Counter(positive.cause for positive in self.missed)
         order = list(CAUSES)
         return min(counts, key=lambda name: (-counts[name], order.index(str(name))), default=None)
 
     @property
     def holes(self) -> int:
         """Unjudged documents in the top 10."""
-        return sum(each.label == "unjudged" for each in self.top)
+        return sum(document.label == "unjudged" for document in self.top)
 
     def to_json(self) -> dict[str, Any]:
         """Everything about the query."""
-        own = {"outcome": self.outcome, "cause": self.cause, "holes": self.holes}
-        return {**asdict(self), **own}
+        derived = {"outcome": self.outcome, "cause": self.cause, "holes": self.holes}
+        return {**asdict(self), **derived}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class TaskDiagnosis:
     @property
     def causes(self) -> dict[str, int]:
         """Missed positives by cause, in the order of the list, those that occur."""
-        counts = Counter(each.cause for query in self.queries for each in query.missed)
+        counts = Counter(positive.cause for query in self.queries for positive in query.missed)
         return {name: counts[name] for name in CAUSES if counts[name]}
 
     @property
@@ -112,7 +112,7 @@ class TaskDiagnosis:
     @property
     def out_of_reach(self) -> int:
         """Positives that the list does not hold: no reranker of it could help."""
-        return sum(each.rank is None for query in self.queries for each in query.positives)
+        return sum(positive.rank is None for query in self.queries for positive in query.positives)
 
     @property
     def holes(self) -> int:
@@ -143,7 +143,7 @@ class Diagnosis(Tabular):
     system: str
     tasks: tuple[TaskDiagnosis, ...]
 
-    drawn_by = "r2med.report.diagnosis"
+    is_drawn = True
 
     @property
     def causes(self) -> dict[str, int]:
@@ -177,25 +177,30 @@ class Diagnosis(Tabular):
                 groups.setdefault(name, []).append(query)
             if len(groups) == 1 or max(map(len, groups.values())) == 1:
                 continue
-            for (_, value), own in sorted(groups.items()):
-                scores = np.array([query.score for query in own])
-                interval = mean_interval(scores) if len(own) >= _FEW else None
-                hit = sum(query.outcome != "none found" for query in own) / len(own)
-                slices.append(Slice(by, value, len(own), float(scores.mean()), interval, hit))
+            for (_, value), members in sorted(groups.items()):
+                scores = np.array([query.score for query in members])
+                interval = mean_interval(scores) if len(members) >= _FEW else None
+                hit = sum(query.outcome != "none found" for query in members) / len(members)
+                slices.append(Slice(by, value, len(members), float(scores.mean()), interval, hit))
         return slices
 
     def to_arrow(self) -> pa.Table:
         """One row per positive; the columns of its query are repeated."""
         columns: dict[str, type] = {"system": str, "task": str, "family": str, "holes": int}
         columns |= {"outcome": str, "query_cause": str, self.tasks[0].metric: float}
-        columns |= {**fields_of(QueryFinding), **fields_of(PositiveFinding)}
+        columns |= {**table_columns(QueryFinding), **table_columns(PositiveFinding)}
         rows = []
         for task in self.tasks:
             for query in task.queries:
-                own = {**vars(task), **vars(query), task.metric: query.score, "holes": query.holes}
-                own |= {"outcome": query.outcome, "query_cause": query.cause}
-                rows += [{**own, **vars(positive)} for positive in query.positives]
-        return table_of(columns, rows)
+                shared_columns = {
+                    **vars(task),
+                    **vars(query),
+                    task.metric: query.score,
+                    "holes": query.holes,
+                }
+                shared_columns |= {"outcome": query.outcome, "query_cause": query.cause}
+                rows += [{**shared_columns, **vars(positive)} for positive in query.positives]
+        return make_table(columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Everything: causes with their meanings, tasks, queries, positives and slices."""
@@ -203,7 +208,7 @@ class Diagnosis(Tabular):
             "system": self.system,
             "causes": {cause.name: cause.meaning for cause in CAUSES.values()},
             "tasks": [task.to_json() for task in self.tasks],
-            "slices": [asdict(each) for each in self.slices],
+            "slices": [asdict(slice_) for slice_ in self.slices],
         }
 
 
@@ -230,7 +235,13 @@ def _thirds(numbers: Sequence[float], written: str, unit: str) -> list[tuple[int
     thirds = np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values).tolist()
     names = {}
     for third in set(thirds):
-        own = [number for number, each in zip(numbers, thirds, strict=True) if each == third]
-        span = " to ".join(dict.fromkeys(written.format(end) for end in (min(own), max(own))))
+        members = [
+            number
+            for number, other_third in zip(numbers, thirds, strict=True)
+            if other_third == third
+        ]
+        span = " to ".join(
+            dict.fromkeys(written.format(end) for end in (min(members), max(members)))
+        )
         names[third] = f"{span} {unit.removesuffix('s') if span == '1' else unit}"
     return [(third, names[third]) for third in thirds]

@@ -14,147 +14,247 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from r2med.algorithms import ALGORITHM_VERSIONS
 from r2med.errors import UsageError, nearest
-from r2med.retrieve.bm25.lucene import Spans, alphanumeric_spans, classes_of, lower_case, word_spans
+from r2med.retrieve.bm25.lucene import (
+    Spans,
+    alphanumeric_spans,
+    classes_of,
+    lower_case,
+    word_spans,
+)
 from r2med.retrieve.bm25.stem import stem_text, stem_words
 from r2med.retrieve.bm25.words import (
-    Block,
     ByteWords,
-    Group,
     Keys,
+    NumberedRows,
     Numbering,
-    Places,
+    Numbers,
+    Positions,
+    TextBlock,
     Texts,
     TokenColumns,
-    in_threads,
-    joined,
-    taken,
-    text_blocks,
+    group_rows,
+    split_into_blocks,
     word_keys,
 )
+from r2med.retrieve.threads import drain, map_in_threads
 from r2med.runs.run import offsets_of
+from r2med.storage import release_memory
 
-_LOWER = bytes(range(256)).lower()
+_LOWER_CASE = bytes(range(256)).lower()
 _POSSESSIVES = ("'s", "\u2019s", "\uff07s")
+#: Word numbers that are held before they are replaced by terms: 128 MiB.
+_BATCH_WORDS = 1 << 25
 
-Terms = tuple[ByteWords, Places]
-"""Terms, and for each of some words the place of its term among them, -1 for none."""
+
+@dataclass(frozen=True, eq=False)
+class WordTerms:
+    """The terms of some words: word `i` has the term `terms[indexes[i]]`, or none if -1."""
+
+    terms: ByteWords
+    indexes: Positions
 
 
 @dataclass(frozen=True)
 class Analyzer:
     """A named way from text to terms.
 
-    `identity` stands for the behaviour in cached indexes: it changes whenever any text's terms do.
-    `find_words` gets a block of text, `to_terms` distinct words with their ASCII letters lowered.
+    `identity` is part of the keys of cached indexes: change it whenever the terms of any text
+    change. `find_words` gets a block of text, `to_terms` distinct words whose ASCII letters are in
+    lower case.
     """
 
     name: str
     identity: str
     find_words: Callable[[bytes], Spans]
-    to_terms: Callable[[ByteWords], Terms]
+    to_terms: Callable[[ByteWords], WordTerms]
 
     def analyze(self, texts: Texts) -> TokenColumns:
         """The terms of every text; a null is an empty text."""
-        words, keys, groups = self.grouped(texts)
-        terms, lengths = zip((np.empty(0, np.int32), np.empty(0, np.int64)), *groups, strict=True)
-        return TokenColumns(words, keys, np.concatenate(terms), offsets_of(np.concatenate(lengths)))
-
-    def grouped(self, texts: Texts) -> tuple[ByteWords, Keys, deque[Group]]:
-        """All terms ordered by their keys, the keys, and the terms of some thousand rows at a time.
-
-        No more than the words' numbers is held at once.
-        """
-        numbering, distinct = Numbering(), list[ByteWords]()
-
-        def words_in(block: Block) -> tuple[NDArray[np.uint8], Spans, Keys, Places]:
-            """The text in lower case, its words, their keys, and how many each row has."""
-            text, row_starts = block
-            starts, ends = self.find_words(text)
-            lowered = np.frombuffer(text.translate(_LOWER), dtype=np.uint8)
-            row_ends = np.append(np.searchsorted(starts, row_starts[1:]), len(starts))
-            keys = word_keys(lowered, starts, ends)
-            return lowered, (starts, ends), keys, np.diff(row_ends, prepend=0)
-
-        def numbered() -> Iterator[Group]:
-            for lowered, (starts, ends), keys, lengths in in_threads(words_in, text_blocks(texts)):
-                numbers, fresh = numbering.number(keys)
-                distinct.append(ByteWords.cut(lowered, starts[fresh], ends[fresh]))
-                yield numbers, lengths
-
-        def terms_of(group: Group) -> Group:
-            """The same rows with terms in the place of words, without those that have none."""
-            numbers, lengths = group
-            terms = term_of[numbers]
-            kept = terms >= 0
-            before = np.append(np.int32(0), np.cumsum(kept, dtype=np.int32))
-            return terms[kept], np.diff(before[offsets_of(lengths)])
-
-        groups = deque(joined(numbered()))
-        terms, places = self.to_terms(ByteWords.concatenated(distinct))
-        keys, first, inverse = np.unique(terms.keys, return_index=True, return_inverse=True)
-        term_of = np.append(inverse, -1).astype(np.int32)[places]
-        return terms.take(first), keys, deque(in_threads(terms_of, taken(groups)))
+        stream = TermStream(self, texts)
+        groups = list(stream.groups())
+        numbers = np.concatenate([np.empty(0, np.int32), *(group.numbers for group in groups)])
+        lengths = np.concatenate([np.empty(0, np.int64), *(group.lengths for group in groups)])
+        terms = stream.sorted_terms()
+        return TokenColumns(terms.words, terms.keys, terms.ranks[numbers], offsets_of(lengths))
 
 
 def find_analyzer(name: str) -> Analyzer:
-    """The analyzer of this name, or an error that offers the known ones."""
+    """The analyzer of this name, or an error that suggests similar names."""
     if name not in ANALYZERS:
         raise UsageError(f"analyzer {name!r} is not known. {nearest(name, ANALYZERS)}")
     return ANALYZERS[name]
 
 
-def _lucene_terms(words: ByteWords) -> Terms:
+@dataclass(frozen=True, eq=False)
+class SortedTerms:
+    """Distinct terms in the order of their keys; `ranks` maps the numbers of a stream to it."""
+
+    words: ByteWords
+    keys: Keys
+    ranks: Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class _BlockWords:
+    """The words of a block: `codes` are indexes into its distinct words."""
+
+    codes: Numbers
+    lengths: Positions
+    lowered: NDArray[np.uint8]
+    distinct_keys: Keys
+    distinct_starts: Positions
+    distinct_ends: Positions
+
+
+class TermStream:
+    """The terms of many texts in groups of rows, numbered in order of first appearance.
+
+    Only the word numbers of one batch are in memory at a time.
+    """
+
+    def __init__(self, analyzer: Analyzer, texts: Texts) -> None:
+        self._analyzer = analyzer
+        self._texts = texts
+        self._word_numbering = Numbering()
+        self._term_numbering = Numbering()
+        self._new_words: list[ByteWords] = []
+        self._term_words: list[ByteWords] = []
+        self._term_keys: list[Keys] = []
+        #: The term of every word number, -1 for words without a term.
+        self._term_of_word = np.empty(0, dtype=np.int32)
+
+    def groups(self) -> Iterator[NumberedRows]:
+        """The terms of all rows, in groups of consecutive rows."""
+        batch: deque[NumberedRows] = deque()
+        words = 0
+        for group in group_rows(self._number_words()):
+            batch.append(group)
+            words += len(group.numbers)
+            if words >= _BATCH_WORDS:
+                yield from self._replace_words(batch)
+                words = 0
+        yield from self._replace_words(batch)
+
+    def sorted_terms(self) -> SortedTerms:
+        """All distinct terms; call it after the last group."""
+        keys = np.concatenate([np.empty(0, np.uint64), *self._term_keys])
+        order = np.argsort(keys)
+        ranks = np.empty(len(keys), dtype=np.int32)
+        ranks[order] = np.arange(len(keys), dtype=np.int32)
+        words = ByteWords.concatenate(self._term_words).take(order)
+        return SortedTerms(words, keys[order], ranks)
+
+    def _number_words(self) -> Iterator[NumberedRows]:
+        for block in map_in_threads(self._find_words, split_into_blocks(self._texts)):
+            numbers, new = self._word_numbering.number(block.distinct_keys)
+            starts, ends = block.distinct_starts[new], block.distinct_ends[new]
+            self._new_words.append(ByteWords.cut(block.lowered, starts, ends))
+            yield NumberedRows(numbers[block.codes], block.lengths)
+
+    def _find_words(self, block: TextBlock) -> _BlockWords:
+        starts, ends = self._analyzer.find_words(block.text)
+        lowered = np.frombuffer(block.text.translate(_LOWER_CASE), dtype=np.uint8)
+        words_before_row = np.searchsorted(starts, block.row_starts)
+        encoded = pa.array(word_keys(lowered, starts, ends)).dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        # Codes count up in order of first appearance, so each new one is a new maximum.
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
+        return _BlockWords(
+            codes=codes,
+            lengths=np.diff(words_before_row, append=len(starts)),
+            lowered=lowered,
+            distinct_keys=encoded.dictionary.to_numpy(),
+            distinct_starts=starts[first],
+            distinct_ends=ends[first],
+        )
+
+    def _replace_words(self, batch: deque[NumberedRows]) -> Iterator[NumberedRows]:
+        """The same rows with terms instead of words; words without a term are left out."""
+        if len(batch) > 1:
+            release_memory()
+        self._analyze_new_words()
+        yield from map_in_threads(self._replace_words_of_group, drain(batch))
+
+    def _analyze_new_words(self) -> None:
+        analysed = self._analyzer.to_terms(ByteWords.concatenate(self._new_words))
+        keys = analysed.terms.keys
+        numbers, new = self._term_numbering.number(keys)
+        self._term_words.append(analysed.terms.take(new))
+        self._term_keys.append(keys[new])
+        number_or_none = np.append(numbers, np.int32(-1))  # index -1 is the last element
+        self._term_of_word = np.append(self._term_of_word, number_or_none[analysed.indexes])
+        self._new_words = []
+
+    def _replace_words_of_group(self, group: NumberedRows) -> NumberedRows:
+        terms = self._term_of_word[group.numbers]
+        has_term = terms >= 0
+        terms_before = np.append(np.int32(0), np.cumsum(has_term, dtype=np.int32))
+        return NumberedRows(terms[has_term], np.diff(terms_before[offsets_of(group.lengths)]))
+
+
+def _lucene_terms(words: ByteWords) -> WordTerms:
     """English possessive, lower case, stop words, Porter."""
-    wide = np.zeros(len(words), dtype=np.bool_)
+    is_ascii = np.ones(len(words), dtype=np.bool_)
     if len(words):
-        wide = np.maximum.reduceat(words.data, words.offsets[:-1]) >= 0x80
-    narrow, narrow_places = _ascii_terms(words.take(np.flatnonzero(~wide)))
-    beyond, beyond_places = _text_terms([words.text(int(row)) for row in np.flatnonzero(wide)])
-    places = np.empty(len(words), dtype=np.int64)
-    places[~wide] = narrow_places
-    places[wide] = np.where(beyond_places < 0, -1, beyond_places + len(narrow))
-    return ByteWords.concatenated([narrow, beyond]), places
+        is_ascii = np.maximum.reduceat(words.data, words.offsets[:-1]) < 0x80
+    other_words = [words.text(int(index)) for index in np.flatnonzero(~is_ascii)]
+    ascii_terms = _ascii_lucene_terms(words.take(np.flatnonzero(is_ascii)))
+    other_terms = _other_lucene_terms(other_words)
+    indexes = np.empty(len(words), dtype=np.int64)
+    indexes[is_ascii] = ascii_terms.indexes
+    indexes[~is_ascii] = np.where(
+        other_terms.indexes < 0, -1, other_terms.indexes + len(ascii_terms.terms)
+    )
+    return WordTerms(ByteWords.concatenate([ascii_terms.terms, other_terms.terms]), indexes)
 
 
-def _ascii_terms(words: ByteWords) -> Terms:
+def _ascii_lucene_terms(words: ByteWords) -> WordTerms:
     last = words.offsets[1:] - 1
-    possessive = (words.lengths > 2) & (words.data[last] == ord("s"))
-    possessive[possessive] = words.data[last[possessive] - 1] == ord("'")
-    words = words.take(np.arange(len(words)), words.lengths - 2 * possessive)
-    kept = ~_stopped(words, "lucene")
-    # Connectors alone are found as runs, yet are no words.
-    for place in np.flatnonzero(words.data[words.offsets[:-1]] == ord("_")):
-        kept[place] &= bool(words.text(int(place)).strip("_"))
-    return stem_words(words.take(np.flatnonzero(kept)), "martin"), _places(kept)
+    is_possessive = (words.lengths > 2) & (words.data[last] == ord("s"))
+    is_possessive[is_possessive] = words.data[last[is_possessive] - 1] == ord("'")
+    words = words.take(np.arange(len(words)), words.lengths - np.where(is_possessive, 2, 0))
+    has_term = ~_are_stop_words(words, "lucene")
+    # The tokenizer finds runs of underscores, but they are not words.
+    for index in np.flatnonzero(words.data[words.offsets[:-1]] == ord("_")):
+        if not words.text(int(index)).strip("_"):
+            has_term[index] = False
+    return WordTerms(
+        stem_words(words.take(np.flatnonzero(has_term)), "martin"), _term_indexes(has_term)
+    )
 
 
-def _text_terms(words: list[str]) -> Terms:
+def _other_lucene_terms(words: list[str]) -> WordTerms:
     """The same chain for words beyond ASCII, of which there are few."""
     stop_words = _stop_words("lucene")
-    lowered = [
-        (word[:-2] if word.endswith(_POSSESSIVES) else word).translate(lower_case())
-        for word in words
-    ]
-    kept = [term not in stop_words and set(classes_of(term)) != {"_"} for term in lowered]
-    terms = stem_text(list(compress(lowered, kept)), "martin")
-    return ByteWords.of(terms), _places(np.array(kept, dtype=np.bool_))
+    without_possessive = [word[:-2] if word.endswith(_POSSESSIVES) else word for word in words]
+    lowered = [word.translate(lower_case()) for word in without_possessive]
+    has_term = [word not in stop_words and set(classes_of(word)) != {"_"} for word in lowered]
+    terms = stem_text(list(compress(lowered, has_term)), "martin")
+    return WordTerms(
+        ByteWords.from_strings(terms), _term_indexes(np.array(has_term, dtype=np.bool_))
+    )
 
 
-def _nano_terms(words: ByteWords) -> Terms:
+def _nano_terms(words: ByteWords) -> WordTerms:
     """Stop words, then NLTK's Porter."""
-    kept = ~_stopped(words, "nano")
-    return stem_words(words.take(np.flatnonzero(kept)), "nltk"), _places(kept)
+    has_term = ~_are_stop_words(words, "nano")
+    return WordTerms(
+        stem_words(words.take(np.flatnonzero(has_term)), "nltk"), _term_indexes(has_term)
+    )
 
 
-def _places(kept: NDArray[np.bool_]) -> Places:
-    return np.where(kept, np.cumsum(kept) - 1, -1)
+def _term_indexes(has_term: NDArray[np.bool_]) -> Positions:
+    """Consecutive numbers for words that have a term, -1 for the others."""
+    return np.where(has_term, np.cumsum(has_term) - 1, -1)
 
 
-def _stopped(words: ByteWords, name: str) -> NDArray[np.bool_]:
-    return np.isin(words.keys, ByteWords.of(sorted(_stop_words(name))).keys)
+def _are_stop_words(words: ByteWords, name: str) -> NDArray[np.bool_]:
+    return np.isin(words.keys, ByteWords.from_strings(sorted(_stop_words(name))).keys)
 
 
 @cache
@@ -163,10 +263,13 @@ def _stop_words(name: str) -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8").split())
 
 
-#: The known analyzers. A test pins what they answer: change an answer, then raise the identity.
+_LUCENE_IDENTITY = f"lucene-english-{ALGORITHM_VERSIONS['lucene-analysis']}"
+_NANO_IDENTITY = f"nano-{ALGORITHM_VERSIONS['nano-analysis']}"
+
+#: The known analyzers; their versions are in `r2med.algorithms`.
 ANALYZERS: Mapping[str, Analyzer] = MappingProxyType(
     {
-        "lucene": Analyzer("lucene", "lucene-english-1", word_spans, _lucene_terms),
-        "nano": Analyzer("nano", "nano-1", alphanumeric_spans, _nano_terms),
+        "lucene": Analyzer("lucene", _LUCENE_IDENTITY, word_spans, _lucene_terms),
+        "nano": Analyzer("nano", _NANO_IDENTITY, alphanumeric_spans, _nano_terms),
     }
 )

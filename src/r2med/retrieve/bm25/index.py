@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.machinery import PathFinder
-from importlib.util import module_from_spec
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +15,33 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.atomic import let_go, read_sealed, write_sealed
-from r2med.home import shelf
-from r2med.retrieve.bm25.words import ByteWords, Group, Keys, Places, in_threads, taken
+from r2med.paths import cache_folder
+from r2med.retrieve.bm25.analyzers import TermStream
+from r2med.retrieve.bm25.words import (
+    ByteWords,
+    Keys,
+    NumberedRows,
+    Numbers,
+    Positions,
+)
+from r2med.retrieve.threads import drain, map_in_threads
 from r2med.runs.run import offsets_of
+from r2med.storage import read_sealed, release_memory, write_sealed
 
-#: Raised with every change of what the file of an index holds.
+#: Changed with every change of the content of an index file.
 _FORMAT = 2
 
 
 @cache
-def compiled() -> Any:
+def load_sparse_loops() -> Any:
     """The compiled loops behind scipy's sparse matrices.
 
-    Their file is loaded alone: importing `scipy.sparse` takes longer than most searches.
+    Their file is loaded alone, because importing `scipy.sparse` takes longer than most searches.
     """
-    import scipy
-
-    folder = str(Path(scipy.__file__).parent / "sparse")
-    spec = PathFinder.find_spec("scipy.sparse._sparsetools", [folder])
+    package = find_spec("scipy")
+    folders = (package.submodule_search_locations if package else None) or []
+    sparse = [str(Path(folder, "sparse")) for folder in folders]
+    spec = PathFinder.find_spec("scipy.sparse._sparsetools", sparse)
     if spec is None or spec.loader is None:
         from scipy.sparse import _sparsetools
 
@@ -45,119 +53,139 @@ def compiled() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Postings of term `t`: `rows[offsets[t]:offsets[t + 1]]`, ascending, and `counts` beside.
+    """Postings of term `t`: `rows[offsets[t]:offsets[t + 1]]`, ascending, with their `counts`.
 
-    It depends on the texts and their analysis alone, so that all weightings share it.
+    It depends only on the texts and their analysis, so that all weightings share it.
     """
 
     words: ByteWords
     keys: Keys
-    offsets: NDArray[np.int64]
-    rows: NDArray[np.int32]
+    offsets: Positions
+    rows: Numbers
     counts: NDArray[np.unsignedinteger]
-    lengths: NDArray[np.int32]
+    lengths: Numbers
 
     def __len__(self) -> int:
-        """Number of documents, empty ones and repeated ids included."""
+        """Number of documents, including empty ones and repeated ids."""
         return len(self.lengths)
 
     @cached_property
     def average_length(self) -> float:
-        """Mean number of terms a document."""
+        """Mean number of terms per document."""
         return float(self.lengths.mean(dtype=np.float64)) if len(self) else 0.0
 
-    def find(self, keys: Keys) -> NDArray[np.int64]:
+    def find(self, keys: Keys) -> Positions:
         """The numbers of the terms with these keys, -1 for unknown ones."""
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int64)
-        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[places] == keys, places, -1)
+        numbers = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return np.where(self.keys[numbers] == keys, numbers, -1)
 
 
-def build_index(tokens: tuple[ByteWords, Keys, deque[Group]]) -> Index:
-    """Count every term of every document: a part of the corpus at a time, then join them.
+def build_index(stream: TermStream) -> Index:
+    """Count every term of every document: one group of rows at a time, then merge the groups.
 
-    What is held at once are the words' numbers, or the parts and the index; groups and parts are
-    forgotten as they are used.
+    Groups are freed while they are merged, so that memory holds little more than the index.
     """
-    compiled()  # Before two threads ask for it.
-    words, keys, groups = tokens
-    parts = deque(in_threads(lambda group: _part(group, len(words)), taken(groups)))
-    let_go()
-    offsets = np.zeros(len(words) + 1, dtype=np.int64)
-    for part in parts:
-        offsets[part.terms + 1] += part.frequencies
+    load_sparse_loops()  # before two threads need it
+    groups = deque(map_in_threads(_count_terms, stream.groups()))
+    release_memory()
+    terms = stream.sorted_terms()
+    offsets = np.zeros(len(terms.keys) + 1, dtype=np.int64)
+    for group in groups:
+        offsets[terms.ranks[group.terms] + 1] += group.frequencies
     np.cumsum(offsets, out=offsets)
+    count_type = np.result_type(np.uint8, *{group.counts.dtype for group in groups})
     rows = np.empty(offsets[-1], dtype=np.int32)
-    counts = np.empty(offsets[-1], np.result_type(np.uint8, *{part.counts.dtype for part in parts}))
-    lengths = np.concatenate([np.empty(0, np.int32), *(part.lengths for part in parts)])
+    counts = np.empty(offsets[-1], dtype=count_type)
+    lengths = np.concatenate([np.empty(0, np.int32), *(group.lengths for group in groups)])
 
-    def following() -> Iterator[tuple[_Part, int, Places]]:
-        """Each part, its first row in the corpus, and where postings of each of its terms go."""
-        first, places = 0, offsets[:-1].copy()
-        for part in taken(parts):
-            yield part, first, places[part.terms]
-            first += len(part.lengths)
-            places[part.terms] += part.frequencies
+    def assign_positions() -> Iterator[_MergeStep]:
+        """Assign to each group its first row, and to each of its terms the next free position."""
+        first_row, next_positions = 0, offsets[:-1].copy()
+        for group in drain(groups):
+            group_terms = terms.ranks[group.terms]
+            yield _MergeStep(group, first_row, next_positions[group_terms])
+            first_row += len(group.lengths)
+            next_positions[group_terms] += group.frequencies
 
-    def placed(item: tuple[_Part, int, Places]) -> None:
-        part, first, starts = item
-        starts -= offsets_of(part.frequencies)[:-1]
-        places = np.repeat(starts, part.frequencies) + np.arange(len(part.rows))
-        rows[places] = part.rows + np.int32(first)
-        counts[places] = part.counts
+    def copy_postings(step: _MergeStep) -> None:
+        group = step.group
+        shifts = step.starts - offsets_of(group.frequencies)[:-1]
+        positions = np.arange(len(group.rows))
+        positions += np.repeat(shifts, group.frequencies)
+        rows[positions] = group.rows + np.int32(step.first_row)
+        counts[positions] = group.counts
 
-    deque(in_threads(placed, following()), maxlen=0)
-    let_go()
-    return Index(words, keys, offsets, rows, counts, lengths)
+    deque(map_in_threads(copy_postings, assign_positions()), maxlen=0)
+    release_memory()
+    return Index(terms.words, terms.keys, offsets, rows, counts, lengths)
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
-    """The postings of some documents, ordered by term, then row; rows count from its first."""
+class _GroupPostings:
+    """The postings of a group of rows, ordered by term, then row; rows count from its first."""
 
-    terms: Places
-    frequencies: NDArray[np.int32]
+    terms: Positions
+    frequencies: Numbers
     rows: NDArray[np.unsignedinteger]
     counts: NDArray[np.unsignedinteger]
-    lengths: NDArray[np.int32]
+    lengths: Numbers
 
 
-def _part(group: Group, vocabulary: int) -> _Part:
-    """A group's terms as a sparse matrix of documents and terms, turned round and added up."""
-    words, lengths = group
-    shape = (len(lengths), vocabulary)
-    starts = offsets_of(lengths).astype(np.int32)
-    bounds = np.empty(shape[1] + 1, dtype=np.int32)
-    rows, counts = np.empty_like(words), np.empty_like(words)
-    compiled().csr_tocsc(*shape, starts, words, np.ones_like(words), bounds, rows, counts)
-    compiled().csr_sum_duplicates(*shape[::-1], bounds, rows, counts)
-    rows, counts, frequencies = rows[: bounds[-1]], counts[: bounds[-1]], np.diff(bounds)
+@dataclass(frozen=True, eq=False)
+class _MergeStep:
+    """A group of postings, its first row in the corpus, and the position of each term's first."""
+
+    group: _GroupPostings
+    first_row: int
+    starts: Positions
+
+
+def _count_terms(group: NumberedRows) -> _GroupPostings:
+    """Transpose the matrix of rows by terms, and add up repeated terms of a row."""
+    row_count, term_count = len(group.lengths), int(group.numbers.max(initial=-1)) + 1
+    row_starts = offsets_of(group.lengths).astype(np.int32)
+    bounds = np.empty(term_count + 1, dtype=np.int32)
+    rows, counts = np.empty_like(group.numbers), np.empty_like(group.numbers)
+    ones = np.ones_like(group.numbers)
+    loops = load_sparse_loops()
+    loops.csr_tocsc(row_count, term_count, row_starts, group.numbers, ones, bounds, rows, counts)
+    loops.csr_sum_duplicates(term_count, row_count, bounds, rows, counts)
+    postings = int(bounds[-1])
+    rows, counts = rows[:postings], counts[:postings]
+    frequencies = np.diff(bounds)
     terms = np.flatnonzero(frequencies)
-    return _Part(
+    return _GroupPostings(
         terms=terms,
         frequencies=frequencies[terms],
-        rows=rows.astype(np.min_scalar_type(shape[0])),
+        rows=rows.astype(np.min_scalar_type(row_count)),
         counts=counts.astype(np.min_scalar_type(counts.max(initial=0))),
-        lengths=lengths.astype(np.int32),
+        lengths=group.lengths.astype(np.int32),
     )
 
 
 def index_path(corpus_hash: str, analysis: str) -> Path:
-    """Where the index of this corpus under this analysis is kept."""
-    return shelf("indexes") / "bm25" / analysis / f"{corpus_hash}-{_FORMAT}.arrow"
+    """The path of the stored index of this corpus under this analysis."""
+    return cache_folder("indexes") / "bm25" / analysis / f"{corpus_hash}-{_FORMAT}.arrow"
 
 
 def write_index(index: Index, path: Path) -> None:
-    """Keep an index: each array is a batch of one column."""
-    arrays = {"words": index.words.data, "word_offsets": index.words.offsets}
-    others = ("keys", "offsets", "rows", "counts", "lengths")
-    arrays |= {name: getattr(index, name) for name in others}
+    """Store an index: each array is a batch of one column."""
+    arrays = {
+        "words": index.words.data,
+        "word_offsets": index.words.offsets,
+        "keys": index.keys,
+        "offsets": index.offsets,
+        "rows": index.rows,
+        "counts": index.counts,
+        "lengths": index.lengths,
+    }
     columns = {name: pa.array(np.ascontiguousarray(array)) for name, array in arrays.items()}
     write_sealed(path, [pa.record_batch({name: column}) for name, column in columns.items()])
 
 
 def read_index(path: Path) -> Index:
-    """Map a kept index into memory; DamagedError where it is not what was written."""
+    """Map a stored index into memory; DamagedError if its checksum does not match."""
     arrays = {batch.schema.names[0]: batch.column(0).to_numpy() for batch in read_sealed(path)}
     return Index(words=ByteWords(arrays.pop("words"), arrays.pop("word_offsets")), **arrays)

@@ -1,11 +1,11 @@
-"""BM25 as a first stage: weigh a query's terms, sum their postings, keep the best documents."""
+"""BM25 as a first stage: weight the terms of a query, sum their postings, rank the documents."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, pairwise
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,33 +13,51 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from r2med.atomic import let_go
+from r2med.algorithms import versions
 from r2med.errors import DamagedError
-from r2med.retrieve.bm25.analyzers import find_analyzer
+from r2med.execution.resources import Resources
+from r2med.retrieve.bm25.analyzers import TermStream, find_analyzer
 from r2med.retrieve.bm25.index import (
     Index,
     build_index,
-    compiled,
     index_path,
+    load_sparse_loops,
     read_index,
     write_index,
 )
-from r2med.retrieve.bm25.words import Texts, in_threads
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.topk import best_places
+from r2med.retrieve.bm25.words import Texts
+from r2med.retrieve.threads import map_in_threads
+from r2med.retrieve.topk import best_indexes
 from r2med.runs import Run
+from r2med.runs.run import offsets_of
 from r2med.settings import setting
 from r2med.tasks.task import Corpus, Queries, Task
 
 Weights = NDArray[np.float64]
 Rows = NDArray[np.int64]
-QueryTerms = tuple[Rows, Rows]
-"""A query's known terms, ascending, and how often it says each."""
 
 #: Queries that a thread takes at once: the fewer, the more evenly threads are loaded.
-_QUERIES_A_PART = 16
-#: Postings that are weighed at once.
-_BLOCK = 1 << 17
+_QUERIES_PER_THREAD = 16
+#: Postings that are weighted at once.
+_BLOCK_POSTINGS = 1 << 17
+#: Weights of all postings are computed once unless there are more than these, which take 1 GiB.
+_MOST_STORED_IMPACTS = 1 << 27
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTerms:
+    """The known terms of a query, ascending, and how often each occurs in it."""
+
+    terms: Rows
+    counts: Rows
+
+
+@dataclass(frozen=True, eq=False)
+class RankedDocuments:
+    """The best documents of a query, best first."""
+
+    documents: Rows
+    scores: Weights
 
 
 def lucene_idf(frequencies: Rows, documents: int) -> Weights:
@@ -70,51 +88,48 @@ class Bm25Retriever:
     b: float = setting(least=0, most=1)
     idf: Literal["lucene", "robertson"] = setting()
     query: Literal["weighted", "bag"] = setting()
-    """A text that is weighted as documents are, or a bag of words."""
+    """Whether a query is weighted as documents are, or is a bag of words."""
     unmatched: Literal["fill", "drop"] = setting()
-    """What becomes of documents without any term of the query."""
+    """Whether documents without any term of the query fill up a list or are dropped."""
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The analysis in its present behaviour."""
-        return {"analysis": find_analyzer(self.analyzer).identity}
+        """The versions of analysis and scoring."""
+        analysis = find_analyzer(self.analyzer).identity
+        return {"analysis": analysis, "algorithms": versions("bm25")}
+
+    def discard_index(self, task: Task) -> None:
+        """Delete the cached index of a task's corpus, so that the next search builds it again."""
+        index_path(task.corpus.hash, find_analyzer(self.analyzer).identity).unlink(missing_ok=True)
 
     def prepare(self, task: Task) -> Bm25Searcher:
-        """Take the kept index of this corpus and analysis, or build and keep one."""
+        """Read the stored index of this corpus and analysis, or build and store one."""
         return Bm25Searcher(self, task.corpus)
 
 
-def build(settings: Bm25Retriever, conditions: Conditions) -> Bm25Retriever:
-    """The settings are the retriever; conditions change nothing."""
+def build(settings: Bm25Retriever, resources: Resources) -> Bm25Retriever:
+    """Return the settings, which are the retriever; it uses no resources."""
     return settings
 
 
 class Bm25Searcher:
-    """A corpus under one variant: its index, with what every posting is worth worked out."""
+    """A corpus under one variant: its index, and the weights of its postings."""
 
     def __init__(self, retriever: Bm25Retriever, corpus: Corpus) -> None:
         self._retriever = retriever
         self._analyzer = find_analyzer(retriever.analyzer)
         self._corpus = corpus
-        self._index, self._origin = index, _ = self._obtain()
-        self._idf = IDFS[retriever.idf](np.diff(index.offsets), len(index))
-        # What each posting's f occurrences are worth, f / (f + norm): in place and in blocks.
-        norms = self._norms(index.lengths)
-        self._impacts = impacts = np.empty(len(index.rows))
+        self._index, self._origin = self._obtain_index()
+        frequencies = np.diff(self._index.offsets)
+        self._idf = IDFS[retriever.idf](frequencies, len(self._index))
+        self._document_norms = self._norms(self._index.lengths)
+        self._impacts: Weights | None = None
+        if len(self._index.rows) <= _MOST_STORED_IMPACTS:
+            self._impacts = self._compute_impacts()
+        load_sparse_loops()  # before two threads need it
 
-        def fill(start: int) -> None:
-            block = slice(start, start + _BLOCK)
-            counts, weights = index.counts[block].astype(np.float64), impacts[block]
-            norms.take(index.rows[block], out=weights, mode="clip")
-            np.divide(counts, np.add(counts, weights, out=weights), out=weights)
-
-        deque(in_threads(fill, range(0, len(impacts), _BLOCK)), maxlen=0)
-        few = len(index.rows) <= np.iinfo(np.int32).max
-        self._rows = index.rows if few else index.rows.astype(np.int64)
-        compiled()  # Before two threads ask for it.
-
-    def _obtain(self) -> tuple[Index, str]:
-        """The index, and where it came from."""
+    def _obtain_index(self) -> tuple[Index, str]:
+        """The stored index, or a new one; and a text that says which."""
         path = index_path(self._corpus.hash, self._analyzer.identity)
         origin = "built"
         try:
@@ -123,9 +138,7 @@ class Bm25Searcher:
             pass
         except (DamagedError, OSError) as problem:
             origin = f"rebuilt: {problem}"
-        tokens = self._analyzer.grouped(self._corpus.texts)
-        let_go()
-        index = build_index(tokens)
+        index = build_index(TermStream(self._analyzer, self._corpus.texts))
         try:
             write_index(index, path)
         except OSError as problem:
@@ -135,50 +148,60 @@ class Bm25Searcher:
     def search(self, queries: Queries, *, depth: int) -> Run:
         """The best documents of every query; of equal scores the id that comes first in the corpus.
 
-        Where an id repeats, its last row's score counts, at its first row's place.
+        If an id repeats, the score of its last row counts, with the tie order of its first row.
         """
-        last_rows = self._corpus.last_rows
-        repeats = len(last_rows) < len(self._corpus)
-        drops = self._retriever.unmatched == "drop"
-
-        def ranked(asked: Sequence[QueryTerms]) -> list[tuple[Rows, Weights]]:
-            # One space to work in for all queries, because fresh memory costs more than sums.
-            sums, lists = np.empty(len(self._index)), []
-            for terms, counts in asked:
-                self._add_up(sums, terms, counts)
-                scores = sums[last_rows] if repeats else sums
-                places = best_places(scores, depth)
-                best = scores[places]
-                lists.append((places[best > 0], best[best > 0]) if drops else (places, best))
-            return lists
-
-        asked = self._query_terms(queries.texts)
-        parts = in_threads(ranked, iter(lambda: list(islice(asked, _QUERIES_A_PART)), []))
-        nothing = (np.empty(0, dtype=np.int64), np.empty(0))
-        documents, scores = zip(nothing, *chain.from_iterable(parts), strict=True)
+        query_terms = list(self._query_terms(queries.texts))
+        parts = [
+            query_terms[start : start + _QUERIES_PER_THREAD]
+            for start in range(0, len(query_terms), _QUERIES_PER_THREAD)
+        ]
+        ranked: list[RankedDocuments] = []
+        for lists in map_in_threads(lambda part: self._rank_queries(part, depth), parts):
+            ranked += lists
+        documents = [np.empty(0, dtype=np.int64), *(entry.documents for entry in ranked)]
+        scores = [np.empty(0), *(entry.scores for entry in ranked)]
         return Run(
             query_ids=queries.ids,
             document_ids=self._corpus.document_ids,
-            offsets=np.cumsum([len(best) for best in documents], dtype=np.int64),
+            offsets=offsets_of([len(entry.documents) for entry in ranked]),
             documents=np.concatenate(documents).astype(np.int32),
             scores=np.concatenate(scores),
         )
 
+    def _rank_queries(self, queries: Sequence[QueryTerms], depth: int) -> list[RankedDocuments]:
+        last_rows = self._corpus.last_rows
+        has_repeated_ids = len(last_rows) < len(self._corpus)
+        # One array for the sums of all queries, because new memory costs more than the sums.
+        sums = np.empty(len(self._index))
+        ranked = []
+        for query in queries:
+            self._score_documents(query, sums)
+            scores = sums[last_rows] if has_repeated_ids else sums
+            documents = best_indexes(scores, depth)
+            best_scores = scores[documents]
+            if self._retriever.unmatched == "drop":
+                is_matched = best_scores > 0
+                documents, best_scores = documents[is_matched], best_scores[is_matched]
+            ranked.append(RankedDocuments(documents, best_scores))
+        return ranked
+
     def contributions(self, query: str, document_id: str) -> dict[str, float]:
-        """What each term of a query adds to a document's score; they sum to it."""
+        """The part of each term of a query in a document's score; they add up to the score."""
         code = self._corpus.document_ids.index(document_id).as_py()
         row = int(self._corpus.last_rows[code])
-        terms, counts = next(self._query_terms(pa.array([query], type=pa.large_string())))
-        added = {}
-        for term, weight in zip(terms, self._query_weights(terms, counts), strict=True):
+        query_terms = next(self._query_terms(pa.array([query], type=pa.large_string())))
+        weights = self._query_weights(query_terms)
+        contributions = {}
+        for term, weight in zip(query_terms.terms, weights, strict=True):
             start, end = self._index.offsets[term : term + 2]
-            place = start + np.searchsorted(self._index.rows[start:end], row)
-            if place < end and self._index.rows[place] == row:
-                added[self._index.words.text(int(term))] = float(weight * self._impacts[place])
-        return added
+            position = start + np.searchsorted(self._index.rows[start:end], row)
+            if position < end and self._index.rows[position] == row:
+                impact = self._impacts_of(slice(position, position + 1))[0]
+                contributions[self._index.words.text(int(term))] = float(weight * impact)
+        return contributions
 
     def facts(self) -> Mapping[str, object]:
-        """The index and the first document as analysed."""
+        """The index and the terms of the first document."""
         first = self._analyzer.analyze(self._corpus.texts[:1])
         return {
             "index": self._origin,
@@ -190,43 +213,86 @@ class Bm25Searcher:
         }
 
     def _norms(self, lengths: ArrayLike) -> Weights:
-        """What a text of length L asks for half of a term's weight: k1 (1 - b + b L / average)."""
-        longer = np.asarray(lengths, dtype=np.float64) / (self._index.average_length or 1.0)
+        """k1 (1 - b + b L / average): the count at which a term has half of its weight."""
+        relative_lengths = np.asarray(lengths, dtype=np.float64)
+        relative_lengths = relative_lengths / (self._index.average_length or 1.0)
         b = self._retriever.b
-        norms: Weights = self._retriever.k1 * (1.0 - b + b * longer)
+        norms: Weights = self._retriever.k1 * (1.0 - b + b * relative_lengths)
         return norms
 
-    def _add_up(self, sums: Weights, terms: Rows, counts: Rows) -> None:
-        """Set `sums` to every document's score: the weights of its terms times their impacts.
+    def _compute_impacts(self) -> Weights:
+        """The impacts of all postings, in blocks that fit the processor's cache."""
+        impacts = np.empty(len(self._index.rows))
 
-        The terms become columns of a sparse matrix without copying a posting: taken from the last
-        to the first, the bounds between two wanted columns run backwards, which is an empty column.
-        Terms are added in that order whatever the row, so that equal documents come to equal sums.
+        def fill(start: int) -> None:
+            block = slice(start, start + _BLOCK_POSTINGS)
+            self._impacts_of(block, out=impacts[block])
+
+        deque(map_in_threads(fill, range(0, len(impacts), _BLOCK_POSTINGS)), maxlen=0)
+        return impacts
+
+    def _impacts_of(self, postings: slice, out: Weights | None = None) -> Weights:
+        """Count / (count + norm) for some postings."""
+        if self._impacts is not None:
+            return self._impacts[postings]
+        counts = self._index.counts[postings].astype(np.float64)
+        out = np.empty(len(counts)) if out is None else out
+        self._document_norms.take(self._index.rows[postings], out=out, mode="clip")
+        np.add(counts, out, out=out)
+        return np.divide(counts, out, out=out)
+
+    def _score_documents(self, query: QueryTerms, sums: Weights) -> None:
+        """Set `sums` to the score of every document: the weights of its terms times their impacts.
+
+        Terms are added from the last to the first, for every document in the same order, so that
+        equal documents have equal scores.
         """
-        columns = np.zeros(2 * len(terms) + 1, dtype=self._rows.dtype)
-        columns[0:-1:2] = self._index.offsets[terms[::-1]]
-        columns[1::2] = self._index.offsets[terms[::-1] + 1]
-        scales = np.zeros(2 * len(terms))
-        scales[::2] = self._query_weights(terms, counts)[::-1]
+        terms = query.terms[::-1]
+        weights = self._query_weights(query)[::-1]
         sums.fill(0.0)
-        multiply = compiled().csc_matvec
-        multiply(len(sums), len(scales), columns, self._rows, self._impacts, scales, sums)
+        if self._impacts is None:
+            for term, weight in zip(terms, weights, strict=True):
+                self._add_term(sums, term, weight)
+            return
+        # The terms are columns of a sparse matrix. To skip the columns between two of them without
+        # copying postings, each term is followed by an empty column: its bounds run backwards.
+        columns = np.zeros(2 * len(terms) + 1, dtype=np.int32)
+        columns[0:-1:2] = self._index.offsets[terms]
+        columns[1::2] = self._index.offsets[terms + 1]
+        factors = np.zeros(2 * len(terms))
+        factors[::2] = weights
+        load_sparse_loops().csc_matvec(
+            len(sums), len(factors), columns, self._index.rows, self._impacts, factors, sums
+        )
 
-    def _query_weights(self, terms: Rows, counts: Rows) -> Weights:
-        idf = self._idf[terms]
+    def _add_term(self, sums: Weights, term: int, weight: float) -> None:
+        """Add one term to the scores; its impacts are computed in blocks and not kept."""
+        start, end = self._index.offsets[term : term + 2]
+        factor = np.array([weight])
+        for block_start in range(start, end, _BLOCK_POSTINGS):
+            block = slice(block_start, min(block_start + _BLOCK_POSTINGS, end))
+            rows, impacts = self._index.rows[block], self._impacts_of(block)
+            bounds = np.array([0, len(rows)], dtype=np.int32)
+            load_sparse_loops().csc_matvec(len(sums), 1, bounds, rows, impacts, factor, sums)
+
+    def _query_weights(self, query: QueryTerms) -> Weights:
+        idf = self._idf[query.terms]
         if self._retriever.query == "bag":
-            return idf * counts
-        return idf * idf * (counts / (counts + self._norms(counts.sum())))
+            return idf * query.counts
+        saturation = query.counts / (query.counts + self._norms(query.counts.sum()))
+        return idf * idf * saturation
 
     def _query_terms(self, texts: Texts) -> Iterator[QueryTerms]:
-        """Each query's known terms and their counts; unknown terms are as if never said."""
-        queries, index = self._analyzer.analyze(texts), self._index
-        numbers = index.find(queries.keys)[queries.terms]
+        """The known terms of each query and their counts; unknown terms are ignored."""
+        queries = self._analyzer.analyze(texts)
+        terms = self._index.find(queries.keys)[queries.terms]
         rows = np.repeat(np.arange(len(queries)), np.diff(queries.offsets))
-        known = numbers >= 0
-        bits = max(len(index.keys), 1).bit_length()
-        pairs, counts = np.unique(rows[known] << bits | numbers[known], return_counts=True)
-        bounds = np.searchsorted(pairs, np.arange(len(queries) + 1) << bits)
-        pairs &= (1 << bits) - 1
+        is_known = terms >= 0
+        # Row and term in one number, so that one call counts and sorts them.
+        term_bits = max(len(self._index.keys), 1).bit_length()
+        pairs = rows[is_known] << term_bits | terms[is_known]
+        pairs, counts = np.unique(pairs, return_counts=True)
+        bounds = np.searchsorted(pairs, np.arange(len(queries) + 1) << term_bits)
+        terms = pairs & ((1 << term_bits) - 1)
         for first, last in pairwise(bounds):
-            yield pairs[first:last], counts[first:last]
+            yield QueryTerms(terms[first:last], counts[first:last])

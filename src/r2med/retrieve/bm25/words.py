@@ -1,16 +1,14 @@
-"""Many words as columns: blocks of text, the words cut out of them, and a number for each word.
+"""Words as columns: blocks of text, the words cut out of them, and a number for each distinct word.
 
-No word of a text becomes a Python string: its bytes are read once, in place, as numbers.
+No word of a text becomes a Python string: its bytes are read in place, as numbers.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,251 +16,274 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from r2med.runs.run import offsets_of
+from r2med.storage import release_memory
 
 Keys = NDArray[np.uint64]
-Places = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+Positions = NDArray[np.int64]
 Texts: TypeAlias = pa.Array | pa.ChunkedArray
-Block: TypeAlias = tuple[bytes, Places]
-Group: TypeAlias = tuple[NDArray[np.int32], Places]
-"""The numbers of the words or terms of some rows, and how many each row has."""
-Item = TypeVar("Item")
-Done = TypeVar("Done")
 
-#: Bytes that must follow the last word of a block, so that eight can be read from anywhere.
+#: Bytes that must follow the last word of a block, so that eight can be read from any position.
 PADDING = 16
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_MIX_LONG = np.uint64(0xC2B2AE3D27D4EB4F)
-_LONG = np.uint64(1 << 63)
-_MASKS = np.array([(1 << 8 * kept) - 1 for kept in range(9)], dtype=np.uint64)
-#: Bytes of text per block: the arrays made of it stay in the processor's cache.
-_BLOCK = 1 << 20
-#: Rows per group: enough that postings of one term lie together, few for the processor's cache.
-_GROUP_ROWS = 1 << 14
-#: Array operations release the interpreter, so that a second thread pays; more do not.
-_THREADS = 2
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_LONG_HASH_FACTOR = np.uint64(0xC2B2AE3D27D4EB4F)
+_LONG_WORD_BIT = np.uint64(1 << 63)
+#: Masks that keep the lowest 0 to 8 bytes of a number.
+_BYTE_MASKS = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
+#: Bytes of text per block: the arrays made from it stay in the processor's cache.
+_BLOCK_BYTES = 1 << 19
+#: Pages of a mapped corpus are released after this many bytes of text.
+_RELEASE_BYTES = 1 << 28
+#: Words per group of rows: enough to bring postings of a term together, few for the cache.
+_GROUP_WORDS = 1 << 19
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class TextBlock:
+    """The texts of some rows in one string, and the position at which each row starts."""
+
+    text: bytes
+    row_starts: Positions
+
+
+@dataclass(frozen=True, eq=False)
+class NumberedRows:
+    """The words or terms of some rows as numbers, and how many each row has."""
+
+    numbers: Numbers
+    lengths: Positions
+
+
+@dataclass(frozen=True, eq=False)
 class TokenColumns:
     """The terms of row `i` are `terms[offsets[i]:offsets[i + 1]]`: numbers into `words`.
 
-    The words are ordered by `keys`, so that another text's terms are found by bisection.
+    The words are ordered by `keys`, so that terms of another text can be found by bisection.
     """
 
     words: ByteWords
     keys: Keys
-    terms: NDArray[np.int32]
-    offsets: NDArray[np.int64]
+    terms: Numbers
+    offsets: Positions
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def row(self, place: int) -> list[str]:
+    def row(self, index: int) -> list[str]:
         """The terms of one row, in order."""
-        part = self.terms[self.offsets[place] : self.offsets[place + 1]]
-        return [self.words.text(int(term)) for term in part]
+        terms = self.terms[self.offsets[index] : self.offsets[index + 1]]
+        return [self.words.text(int(term)) for term in terms]
 
 
-def taken(items: deque[Item]) -> Iterator[Item]:
-    """Every item, each forgotten once it is taken."""
-    while items:
-        yield items.popleft()
-
-
-def joined(blocks: Iterable[Group]) -> Iterator[Group]:
-    """Blocks put together until they have enough rows."""
-    numbers: list[NDArray[np.int32]] = []
-    lengths: list[Places] = []
-    for block in blocks:
-        numbers.append(block[0])
-        lengths.append(block[1])
-        if sum(map(len, lengths)) >= _GROUP_ROWS:
-            yield np.concatenate(numbers), np.concatenate(lengths)
-            numbers, lengths = [], []
-    if lengths:
-        yield np.concatenate(numbers), np.concatenate(lengths)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ByteWords:
     """Words one after the other, in UTF-8; word `i` is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: NDArray[np.uint8]
-    offsets: Places
+    offsets: Positions
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
-    def lengths(self) -> Places:
-        """Bytes of every word."""
+    def lengths(self) -> Positions:
+        """The bytes of every word."""
         return np.diff(self.offsets)
 
     @property
     def keys(self) -> Keys:
-        """The number that stands for each word in hash tables."""
+        """The key of every word; see `word_keys`."""
         padded = np.concatenate([self.data, np.zeros(PADDING, dtype=np.uint8)])
         return word_keys(padded, self.offsets[:-1], self.offsets[1:])
 
-    def text(self, place: int) -> str:
+    def text(self, index: int) -> str:
         """One word as a string."""
-        return self.data[self.offsets[place] : self.offsets[place + 1]].tobytes().decode("utf-8")
+        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes().decode("utf-8")
 
-    def take(self, places: Places, lengths: Places | None = None) -> ByteWords:
-        """Some of the words, cut to these lengths if given."""
-        starts = self.offsets[places]
-        ends = self.offsets[places + 1] if lengths is None else starts + lengths
+    def take(self, indexes: Positions, lengths: Positions | None = None) -> ByteWords:
+        """Some of the words, cut to `lengths` if they are given."""
+        starts = self.offsets[indexes]
+        ends = self.offsets[indexes + 1] if lengths is None else starts + lengths
         return ByteWords.cut(self.data, starts, ends)
 
     @classmethod
-    def cut(cls, block: NDArray[np.uint8], starts: Places, ends: Places) -> ByteWords:
-        """Words copied out of a longer text."""
+    def cut(cls, block: NDArray[np.uint8], starts: Positions, ends: Positions) -> ByteWords:
+        """Copy words out of a longer text."""
         lengths = ends - starts
         offsets = offsets_of(lengths)
-        places = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
-        return cls(block[places], offsets)
+        positions = np.arange(offsets[-1])
+        positions += np.repeat(starts - offsets[:-1], lengths)
+        return cls(block[positions], offsets)
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> ByteWords:
-        """From strings."""
+    def from_strings(cls, words: Iterable[str]) -> ByteWords:
+        """Encode strings."""
         encoded = [word.encode("utf-8") for word in words]
         data = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         return cls(data, offsets_of([len(word) for word in encoded]))
 
     @classmethod
-    def concatenated(cls, parts: Sequence[ByteWords]) -> ByteWords:
+    def concatenate(cls, parts: Sequence[ByteWords]) -> ByteWords:
         """The words of all parts, in order."""
         lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
         data = np.concatenate([np.empty(0, np.uint8), *(part.data for part in parts)])
         return cls(data, offsets_of(lengths))
 
 
-def text_blocks(texts: Texts) -> Iterator[Block]:
-    """Blocks, each with the place of every row in it; nulls count as empty rows.
+def split_into_blocks(texts: Texts) -> Iterator[TextBlock]:
+    """Blocks of rows; a null is an empty row.
 
-    A block begins with a blank, has one after every row, and ends with `PADDING` more.
+    A block begins with a line feed, has one after every row, and ends with `PADDING` more.
     """
-    blank, end = pa.scalar("\n", pa.large_string()), b"\n" * PADDING
-    for column in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:
-        column = column.fill_null("").cast(pa.large_string())
+    separator, end = pa.scalar("\n", pa.large_string()), b"\n" * PADDING
+    unreleased = 0
+    for chunk in texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]:
+        column = chunk.fill_null("").cast(pa.large_string())
         offsets = np.zeros(1, dtype=np.int64)
         if len(column):
-            held = np.frombuffer(column.buffers()[1], dtype=np.int64)
-            offsets = held[column.offset : column.offset + len(column) + 1]
-        bounds = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], _BLOCK))
+            buffer = np.frombuffer(column.buffers()[1], dtype=np.int64)
+            offsets = buffer[column.offset : column.offset + len(column) + 1]
+        bounds = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], _BLOCK_BYTES))
         edges = np.unique(np.concatenate([[0], bounds, [len(column)]]))
         for first, last in pairwise(edges.tolist()):
             rows = pa.LargeListArray.from_arrays([0, last - first], column[first:last])
-            text = pc.binary_join(rows, blank)[0].as_buffer()
-            starts = offsets[first:last] - offsets[first] + np.arange(1, last - first + 1)
-            yield b"".join([b"\n", text, end]), starts
+            text = pc.binary_join(rows, separator)[0].as_buffer()
+            row_starts = offsets[first:last] - offsets[first] + np.arange(1, last - first + 1)
+            unreleased += len(text)
+            if unreleased > _RELEASE_BYTES:
+                release_memory()
+                unreleased = 0
+            yield TextBlock(b"".join([b"\n", text, end]), row_starts)
 
 
-def word_keys(block: NDArray[np.uint8], starts: Places, ends: Places) -> Keys:
-    """A number for each word: its very bytes when seven or fewer, else a 63-bit hash of them.
+def group_rows(blocks: Iterable[NumberedRows]) -> Iterator[NumberedRows]:
+    """Combine the rows of consecutive blocks into groups of enough words."""
+    waiting: list[NumberedRows] = []
+    words = 0
+    for block in blocks:
+        waiting.append(block)
+        words += len(block.numbers)
+        if words >= _GROUP_WORDS:
+            yield _concatenate_rows(waiting)
+            waiting, words = [], 0
+    if waiting:
+        yield _concatenate_rows(waiting)
 
-    Two of a million distinct long words share a number with odds of one in ten million.
+
+def _concatenate_rows(blocks: Sequence[NumberedRows]) -> NumberedRows:
+    return NumberedRows(
+        numbers=np.concatenate([block.numbers for block in blocks]),
+        lengths=np.concatenate([block.lengths for block in blocks]),
+    )
+
+
+def word_keys(block: NDArray[np.uint8], starts: Positions, ends: Positions) -> Keys:
+    """A number for each word: its bytes if there are at most seven, else a 63-bit hash of them.
+
+    Two of a million distinct long words share a key with a probability of one in ten million.
     """
-    words = block[: len(block) // 8 * 8].view(np.uint64)
+    aligned = block[: len(block) // 8 * 8].view(np.uint64)
     lengths = ends - starts
-    keys = _eight_bytes(words, starts)
-    keys &= _MASKS[np.minimum(lengths, 8)]
-    rest = np.flatnonzero(lengths > 7)
-    hashes = keys[rest] * _MIX
-    active = np.arange(len(rest))
-    for taken in range(8, int(lengths.max(initial=0)), 8):
-        active = active[lengths[rest[active]] > taken]
-        chosen = rest[active]
-        more = _eight_bytes(words, starts[chosen] + taken)
-        more &= _MASKS[np.minimum(lengths[chosen] - taken, 8)]
-        mixed = hashes[active]
+    keys = _read_eight_bytes(aligned, starts)
+    keys &= _BYTE_MASKS[np.minimum(lengths, 8)]
+    long_words = np.flatnonzero(lengths > 7)
+    hashes = keys[long_words] * _HASH_FACTOR
+    unfinished = np.arange(len(long_words))
+    for hashed_bytes in range(8, int(lengths.max(initial=0)), 8):
+        unfinished = unfinished[lengths[long_words[unfinished]] > hashed_bytes]
+        words = long_words[unfinished]
+        next_bytes = _read_eight_bytes(aligned, starts[words] + hashed_bytes)
+        next_bytes &= _BYTE_MASKS[np.minimum(lengths[words] - hashed_bytes, 8)]
+        mixed = hashes[unfinished]
         mixed ^= mixed >> np.uint64(29)
-        hashes[active] = (mixed + more) * _MIX_LONG
+        hashes[unfinished] = (mixed + next_bytes) * _LONG_HASH_FACTOR
     hashes ^= hashes >> np.uint64(32)
-    keys[rest] = hashes | _LONG
+    keys[long_words] = hashes | _LONG_WORD_BIT
     return keys
 
 
-def _eight_bytes(words: Keys, places: Places) -> Keys:
-    """The eight bytes from each place on, put together from the two aligned words they lie in."""
-    index = places >> 3
-    shift = ((places & 7) << 3).astype(np.uint64)
-    low: Keys = words[index] >> shift
-    high = words[index + 1] << np.uint64(1) << (np.uint64(63) - shift)
+def _read_eight_bytes(aligned: Keys, positions: Positions) -> Keys:
+    """The eight bytes at each position, combined from the two aligned numbers that hold them."""
+    indexes = positions >> 3
+    shifts = ((positions & 7) << 3).astype(np.uint64)
+    low: Keys = aligned[indexes] >> shifts
+    # Shifted in two steps, because a shift by 64 bits is undefined.
+    high = aligned[indexes + 1] << np.uint64(1) << (np.uint64(63) - shifts)
     low |= high
     return low
 
 
 class Numbering:
-    """Keys to consecutive numbers, in order of first appearance, by open addressing."""
+    """Numbers keys in order of first appearance, in a hash table with open addressing.
+
+    Key 0 marks a free slot and must not be numbered.
+    """
 
     def __init__(self, bits: int = 12) -> None:
         self._count = 0
         self._allocate(bits)
+
+    def __len__(self) -> int:
+        return self._count
 
     def _allocate(self, bits: int) -> None:
         self._bits = bits
         self._keys = np.zeros(1 << bits, dtype=np.uint64)
         self._numbers = np.zeros(1 << bits, dtype=np.int32)
 
-    def number(self, keys: Keys) -> tuple[NDArray[np.int32], Places]:
-        """The number of every key, and the places in `keys` where a new one first appears."""
+    def number(self, keys: Keys) -> tuple[Numbers, Positions]:
+        """The number of every key, and the positions in `keys` at which new ones first appear."""
         numbers = np.empty(len(keys), dtype=np.int32)
         unknown = self._look_up(keys, numbers)
         if not len(unknown):
             return numbers, unknown
-        fresh, first, inverse = np.unique(keys[unknown], return_index=True, return_inverse=True)
+        new_keys, first, inverse = np.unique(keys[unknown], return_index=True, return_inverse=True)
         order = np.argsort(first)
-        given = np.empty(len(fresh), dtype=np.int32)
-        given[order] = np.arange(self._count, self._count + len(fresh), dtype=np.int32)
-        numbers[unknown] = given[inverse]
-        self._insert(fresh, given)
+        new_numbers = np.empty(len(new_keys), dtype=np.int32)
+        new_numbers[order] = np.arange(self._count, self._count + len(new_keys), dtype=np.int32)
+        numbers[unknown] = new_numbers[inverse]
+        self._insert(new_keys, new_numbers)
         return numbers, unknown[first[order]]
 
-    def _slots(self, keys: Keys) -> Places:
-        return ((keys * _MIX) >> np.uint64(64 - self._bits)).view(np.int64)
+    def _first_slots(self, keys: Keys) -> Positions:
+        return ((keys * _HASH_FACTOR) >> np.uint64(64 - self._bits)).view(np.int64)
 
-    def _look_up(self, keys: Keys, numbers: NDArray[np.int32]) -> Places:
-        """Fill in the numbers of known keys; return the places of unknown ones."""
-        slots = self._slots(keys)
+    def _next_slots(self, slots: Positions) -> Positions:
+        return (slots + 1) & ((1 << self._bits) - 1)
+
+    def _look_up(self, keys: Keys, numbers: Numbers) -> Positions:
+        """Fill in the numbers of known keys and return the positions of unknown ones."""
+        slots = self._first_slots(keys)
         np.take(self._numbers, slots, out=numbers, mode="clip")
         pending = np.flatnonzero(self._keys[slots] != keys)
         unknown = []
         while len(pending):
-            held = self._keys[slots[pending]]
-            empty = held == 0
-            unknown.append(pending[empty])
-            pending = pending[~empty]
-            slots[pending] = (slots[pending] + 1) & ((1 << self._bits) - 1)
-            hit = self._keys[slots[pending]] == keys[pending]
-            numbers[pending[hit]] = self._numbers[slots[pending[hit]]]
-            pending = pending[~hit]
+            is_free = self._keys[slots[pending]] == 0
+            unknown.append(pending[is_free])
+            pending = pending[~is_free]
+            slots[pending] = self._next_slots(slots[pending])
+            is_match = self._keys[slots[pending]] == keys[pending]
+            matches = pending[is_match]
+            numbers[matches] = self._numbers[slots[matches]]
+            pending = pending[~is_match]
         return np.sort(np.concatenate(unknown)) if unknown else pending
 
-    def _insert(self, keys: Keys, numbers: NDArray[np.int32]) -> None:
+    def _insert(self, keys: Keys, numbers: Numbers) -> None:
+        """Insert new keys; the table is at most half full afterwards."""
         self._count += len(keys)
-        if self._count > 1 << self._bits - 1:
+        half_of_table = (1 << self._bits) // 2
+        if self._count > half_of_table:
             occupied = np.flatnonzero(self._keys)
             keys = np.concatenate([self._keys[occupied], keys])
             numbers = np.concatenate([self._numbers[occupied], numbers])
-            self._allocate(int(self._count).bit_length() + 2)
-        slots = self._slots(keys)
+            self._allocate(self._count.bit_length() + 2)
+        slots = self._first_slots(keys)
         while len(keys):
-            free = self._keys[slots] == 0
-            self._keys[slots[free]] = keys[free]
-            settled = self._keys[slots] == keys
-            self._numbers[slots[settled]] = numbers[settled]
-            keys, numbers, slots = keys[~settled], numbers[~settled], slots[~settled]
-            slots = (slots + 1) & ((1 << self._bits) - 1)
-
-
-def in_threads(work: Callable[[Item], Done], items: Iterable[Item]) -> Iterator[Done]:
-    """Do work on items in a few threads; results come in order, and only a few wait at a time."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        waiting: deque[Future[Done]] = deque()
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > 2 * _THREADS:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            is_free = self._keys[slots] == 0
+            # Of several keys with the same free slot, the last one written gets it.
+            self._keys[slots[is_free]] = keys[is_free]
+            is_inserted = self._keys[slots] == keys
+            self._numbers[slots[is_inserted]] = numbers[is_inserted]
+            is_pending = ~is_inserted
+            keys, numbers = keys[is_pending], numbers[is_pending]
+            slots = self._next_slots(slots[is_pending])

@@ -1,8 +1,8 @@
-"""Vectors in Milvus: a file with the embedded engine, or a cluster, through the same client.
+"""Vectors in Milvus: a file with embedded Milvus, or a cluster, through the same client.
 
 A collection is named by the digest of its vectors and of the index over them. So a repeated run
 inserts nothing, and other vectors or another kind of index never meet it; what is not whole is
-built anew. What the engine says it built is read back and recorded; where that is not what was
+built anew. What Milvus says it built is read back and recorded; where that is not what was
 asked for, the search is refused. Scores are inner products of the vectors that exact search uses.
 """
 
@@ -24,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import DataError, MissingError, UsageError, need
-from r2med.retrieve.conditions import Conditions
+from r2med.execution.resources import Resources
+from r2med.offline import check_address
 from r2med.retrieve.topk import Matrix, spread_over
 
 IndexKind = Literal["flat", "hnsw", "ivf_flat"]
@@ -32,7 +33,7 @@ TOKEN = "R2MED_MILVUS_TOKEN"
 #: The settings of an entry that say where and how vectors are indexed.
 SETTINGS = ("index", "index_kind", "m", "ef_construction", "ef", "nlist", "nprobe")
 #: By kind: its parameters, with their values where none is given. An `ef` of 0 is as many documents
-#: as are asked for, which is the least that the engine takes.
+#: as are asked for, which is the least that Milvus takes.
 _PARAMETERS: Mapping[IndexKind, Mapping[str, int]] = {
     "flat": {},
     "hnsw": {"m": 16, "ef_construction": 200, "ef": 0},
@@ -40,7 +41,7 @@ _PARAMETERS: Mapping[IndexKind, Mapping[str, int]] = {
 }
 #: Those that say how an index is searched; the others say how it is built.
 _SEARCHING = ("ef", "nprobe")
-#: Names of parameters where the engine's differ.
+#: Names of parameters where Milvus's differ.
 _NAMES = {"m": "M", "ef_construction": "efConstruction"}
 _KEY, _VECTOR = "row", "vector"
 _BLOCK_BYTES = 8 * 1024**2
@@ -84,13 +85,13 @@ class Milvus:
                 )
             chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
-        engine, _, address = settings.index.partition(":")
+        backend, _, address = settings.index.partition(":")
         if "@" in address:
             raise UsageError(
                 "index: an address must not hold a user's name or password, because it is stored "
                 f"with results. Set them as {TOKEN}=USER:PASSWORD in the environment."
             )
-        if engine != "milvus" or not ("://" in address or address.endswith(".db")):
+        if backend != "milvus" or not ("://" in address or address.endswith(".db")):
             raise UsageError(
                 f"index={settings.index}: expected milvus:PATH.db, a local file, or "
                 "milvus:http://HOST:19530, a cluster."
@@ -99,14 +100,14 @@ class Milvus:
 
     @property
     def embedded(self) -> bool:
-        """Whether the engine is a library in this process, over a local file."""
+        """Whether Milvus is a library in this process, over a local file."""
         return "://" not in self.address
 
     @property
     def identity(self) -> Mapping[str, object]:
         """What decides rankings; where the vectors lie does not."""
-        engine = "milvus-lite" if self.embedded else "milvus"
-        return {"engine": engine, "kind": self.kind, **self.building, **self.searching}
+        backend = "milvus-lite" if self.embedded else "milvus"
+        return {"backend": backend, "kind": self.kind, **self.building, **self.searching}
 
 
 @dataclass(eq=False)
@@ -118,7 +119,7 @@ class MilvusIndex:
     distinct: NDArray[np.int64]
     """Which of the texts each document has."""
     count: int
-    conditions: Conditions
+    resources: Resources
 
     def __post_init__(self) -> None:
         milvus, count = self.milvus, self.count
@@ -128,12 +129,12 @@ class MilvusIndex:
         if milvus.building.get("nlist", 0) > count:
             raise UsageError(
                 f"nlist={milvus.building['nlist']}: the corpus has {count:,} distinct texts, and "
-                f"the engine would silently make as many cells. Give {count} or less."
+                f"Milvus would silently make as many cells. Give {count} or less."
             )
         with self._calling() as client:
             inserted = self._complete(client)
             if inserted or milvus.embedded:
-                # The embedded engine searches rows that it has not flushed without an index, and
+                # Embedded Milvus searches rows that it has not flushed without an index, and
                 # builds one in its own time; loading the collection anew builds it at once.
                 client.flush(self._name)
                 client.release_collection(self._name)
@@ -141,7 +142,7 @@ class MilvusIndex:
             self.facts |= {"inserted": inserted, "collection": self._name, **self._built(client)}
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """The best documents of every ready query as the engine ranks them; absent ones are -2."""
+        """The best documents of every ready query as Milvus ranks them; absent ones are -2."""
         limit, parameters = min(depth, self.count), dict(self.milvus.searching)
         if "ef" in parameters:
             ef = parameters["ef"] = parameters["ef"] or limit
@@ -196,7 +197,7 @@ class MilvusIndex:
         for start, stop in self._blocks():
             rows = zip(range(start, stop), self.rows(start, stop), strict=True)
             client.insert(self._name, [{_KEY: row, _VECTOR: vector} for row, vector in rows])
-            self.conditions.progress("indexing", stop, self.count, time.perf_counter() - began)
+            self.resources.progress("indexing", stop, self.count, time.perf_counter() - began)
         if (held := self._held(client)) != self.count:
             raise DataError(
                 f"{self.milvus.address}: collection {self._name} holds {held:,} vectors after "
@@ -205,7 +206,7 @@ class MilvusIndex:
         return self.count
 
     def _load(self, client: Any) -> None:
-        """Load the collection; the embedded engine may still be writing its index meanwhile."""
+        """Load the collection; embedded Milvus may still be writing its index meanwhile."""
         from pymilvus.exceptions import MilvusException
 
         for wait in (0.1, 0.3, 1.0, 3.0) if self.milvus.embedded else ():
@@ -222,7 +223,7 @@ class MilvusIndex:
         schema.add_field(_KEY, DataType.INT64, is_primary=True)
         schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=self._width)
         index = client.prepare_index_params()
-        # The embedded engine reads parameters only where they are one value called "params".
+        # Embedded Milvus reads parameters only where they are one value called "params".
         index.add_index(
             _VECTOR,
             index_type=self.milvus.kind.upper(),
@@ -243,7 +244,7 @@ class MilvusIndex:
         return int(counted[0]["count(*)"])
 
     def _built(self, client: Any) -> dict[str, object]:
-        """What the engine says of its index; a UsageError where that is not what was asked for."""
+        """What Milvus says of its index; a UsageError where that is not what was asked for."""
         while True:
             described = client.describe_index(self._name, _VECTOR) or {}
             if not described.get("pending_index_rows") or described.get("state") == "Failed":
@@ -254,9 +255,9 @@ class MilvusIndex:
         for name, value in wanted.items():
             if str(parameters.get(name)) != str(value):
                 raise UsageError(
-                    f"{self.milvus.address}: {name}={value} was asked for, and the engine built "
+                    f"{self.milvus.address}: {name}={value} was asked for, and Milvus built "
                     f"its index with {name}={parameters.get(name, 'a value of its own')}. Choose "
-                    "what it builds, or another engine."
+                    "what it builds, or another server."
                 )
         built = {name: parameters[name] for name in wanted}
         return {"built": built | {"total_rows": described.get("total_rows")}}
@@ -276,7 +277,7 @@ class MilvusIndex:
 
 
 def connect(milvus: Milvus) -> Any:
-    """A client of the cluster, or of the embedded engine over a file, which this process locks."""
+    """A client of the cluster, or of embedded Milvus over a file, which this process locks."""
     need("pymilvus", *(["milvus_lite"] if milvus.embedded else []), extra="milvus")
     for name in ("pymilvus", "milvus_lite"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -288,6 +289,7 @@ def connect(milvus: Milvus) -> Any:
         if milvus.embedded:
             path.parent.mkdir(parents=True, exist_ok=True)
             return MilvusClient(str(path))
+        check_address(milvus.address)
         return MilvusClient(milvus.address, token=os.environ.get(TOKEN, ""))
     except MilvusException as problem:
         raise MissingError(

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.algorithms import versions
 from r2med.errors import DataError, need
+from r2med.execution.resources import Resources
 from r2med.models.batching import Rows, TokenInputs
 from r2med.models.checkpoint import Checkpoint, locate, named_failures
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs, unit
+from r2med.models.encoding import BatchEncoder, Form, Inputs, unit
 from r2med.retrieve.dense.retriever import Settings
 from r2med.runs.run import offsets_of
 
@@ -34,7 +35,7 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
 }
 
 
-def build(checkpoint: str, settings: Settings, conditions: Conditions) -> BatchEncoder:
+def build(checkpoint: str, settings: Settings, resources: Resources) -> BatchEncoder:
     """A static encoder as an entry describes it."""
     settings.refuse_without_effect("a static encoder", _FIXED)
     return StaticEncoder(locate(checkpoint, revision=settings.revision), settings.normalize)
@@ -52,6 +53,7 @@ class StaticEncoder:
         """The files and what is done with them."""
         return {
             "library": "static",
+            "algorithms": versions("static-encoding"),
             "checkpoint": self.checkpoint.fingerprint(),
             "normalize": self.normalize,
         }
@@ -96,6 +98,7 @@ class StaticEncoder:
 
     @cached_property
     def _table(self) -> NDArray[np.float32]:
+        need("safetensors", extra="light")
         from safetensors.numpy import load_file
 
         weights = self.checkpoint.file("model.safetensors")

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from r2med.algorithms import versions
 from r2med.errors import need
+from r2med.execution.resources import Resources
 from r2med.models.batching import Features, Rows, TokenInputs, truncations
 from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures
-from r2med.retrieve.conditions import Conditions
-from r2med.retrieve.dense.embed import BatchEncoder, Form, Inputs
+from r2med.models.encoding import BatchEncoder, Form, Inputs
 from r2med.retrieve.dense.retriever import Settings
 
 if TYPE_CHECKING:
@@ -47,18 +48,20 @@ _ACTIVATIONS: Mapping[str, str] = {
 }
 
 
-def build(checkpoint: str, settings: Settings, conditions: Conditions) -> BatchEncoder:
+def build(checkpoint: str, settings: Settings, resources: Resources) -> BatchEncoder:
     """The encoder of a checkpoint, by this package's recipe or by the checkpoint's own library."""
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
     if settings.library != "transformers":
-        located.refuse_foreign_code(trusted=conditions.trust_remote_code)
+        located.refuse_foreign_code(trusted=resources.options.trust_remote_code)
     recipe = read_recipe(located, settings)
     if recipe is not None:
-        return TransformerEncoder(located, settings.dtype, conditions, recipe, settings.autocast)
-    from r2med.retrieve.dense.foreign import sentence_encoder
+        return TransformerEncoder(
+            located, settings.dtype, resources.options, recipe, settings.autocast
+        )
+    from r2med.retrieve.dense.library_encoders import sentence_encoder
 
-    return sentence_encoder(located, settings, conditions)
+    return sentence_encoder(located, settings, resources)
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class TransformerEncoder(LocalModel):
         limit, _ = recipe.pop("max_length"), recipe.pop("backbone")
         return {
             "library": "transformers",
+            "algorithms": versions("transformer-encoding"),
             "checkpoint": self.checkpoint.fingerprint(),
             "recipe": json.loads(json.dumps(recipe)),
             "limit": limit,
@@ -217,6 +221,7 @@ def load_linear(file: Path) -> torch.nn.Linear:
 
     with named_failures(file.parent):
         if file.suffix == ".safetensors":
+            need("safetensors", extra="dense")
             from safetensors.torch import load_file
 
             weights = load_file(file)

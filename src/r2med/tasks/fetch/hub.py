@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
@@ -19,9 +20,9 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.hf_api import RepoFile
 
-from r2med.atomic import lock
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
-from r2med.home import shelf
+from r2med.paths import cache_folder
+from r2med.storage import lock
 from r2med.tasks.fetch.provenance import (
     Fetched,
     Origin,
@@ -43,11 +44,11 @@ _INSTEAD = (
     "Without the hub: `r2med fetch --from ZIP|DIR` takes files you already have, "
     "and `--data-root DIR` reads them where they lie."
 )
-#: What the hub means by some of its refusals.
+#: Reasons for some errors of the hub.
 _REASONS = {
     GatedRepoError: "it is gated: its owners grant access on its page",
-    RepositoryNotFoundError: "there is no such dataset, or it is private",
-    RevisionNotFoundError: "there is no such revision",
+    RepositoryNotFoundError: "the dataset does not exist or is private",
+    RevisionNotFoundError: "the revision does not exist",
 }
 
 
@@ -57,14 +58,14 @@ def fetch(
     generations: bool = False,
     force: bool = False,
 ) -> list[Fetched]:
-    """Bring the data of tasks, or their published generations; what is here and sound stays.
+    """Download the data of tasks, or their published generations; intact local files are kept.
 
     A Nano task has the queries of its full task, and reads the generations of that.
     `HF_ENDPOINT`, `HF_HUB_OFFLINE` and `HF_TOKEN` are respected; no other token is ever sent.
     """
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are raised here
-    wanted = dict.fromkeys(_with_generations(entry) if generations else entry for entry in entries)
-    return [_fetch_one(entry, generations=generations, again=force) for entry in wanted]
+    needed = dict.fromkeys(_with_generations(entry) if generations else entry for entry in entries)
+    return [_fetch_one(entry, generations=generations, again=force) for entry in needed]
 
 
 def _with_generations(entry: TaskEntry) -> TaskEntry:
@@ -73,7 +74,7 @@ def _with_generations(entry: TaskEntry) -> TaskEntry:
     return entry if entry.split is None else find_task(entry.source)
 
 
-def _as_it_is(entry: TaskEntry) -> Fetched | None:
+def _find_local(entry: TaskEntry) -> Fetched | None:
     """The task as its folder holds it, or None where something is missing or damaged."""
     folder = data_folder(entry)
     damaged = any(check.passed is False for check in check_files(entry, folder))
@@ -81,37 +82,37 @@ def _as_it_is(entry: TaskEntry) -> Fetched | None:
         return None
     recorded = read_provenance(folder)
     commits = {recorded[path].commit for path in task_files(entry, folder) if path in recorded}
-    return _fetched(entry, 0, "files", commits.pop() if len(commits) == 1 else None)
+    return _describe(entry, 0, "files", commits.pop() if len(commits) == 1 else None)
 
 
-def _fetched(entry: TaskEntry, files: int, what: str, commit: str | None) -> Fetched:
-    outcome = f"{files} {what} fetched" if files else f"{what} already here"
+def _describe(entry: TaskEntry, files: int, content: str, commit: str | None) -> Fetched:
+    outcome = f"{files} {content} fetched" if files else f"{content} already here"
     at = f" at {commit[:12]}" if commit else ""
     return Fetched(entry.name, data_folder(entry), files, outcome + at, commit)
 
 
 def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
     """Download under a lock: who waited for another finds the files there."""
-    hub, what = entry.hub, "generations" if generations else "files"
+    hub, content = entry.hub, "generations" if generations else "files"
     if hub is None:
         return Fetched(entry.name, data_folder(entry), 0, "comes with r2med")
-    if not (generations or again) and (here := _as_it_is(entry)):
-        return here
+    if not (generations or again) and (local := _find_local(entry)):
+        return local
     if huggingface_hub.is_offline_mode():
         raise MissingError(
-            f"Offline mode is on, so the {what} of {entry.name} cannot be fetched.\n{_INSTEAD}"
+            f"Offline mode is on, so the {content} of {entry.name} cannot be fetched.\n{_INSTEAD}"
         )
     endpoint = os.environ.get("HF_ENDPOINT", "").rstrip("/") or None
     client = huggingface_hub.HfApi(endpoint=endpoint, token=os.environ.get("HF_TOKEN") or False)
-    folder, staged = data_folder(entry), shelf("data") / f".fetching-{entry.name}"
+    folder, staged = data_folder(entry), cache_folder("data") / f".fetching-{entry.name}"
     try:
         with lock(staged.with_name(f"{staged.name}.lock")):
             revision = hub.revision or "main"
             commit = client.dataset_info(hub.repo, revision=revision).sha
             if commit is None:
                 raise DataError(f"{hub.repo}: the hub names no commit for {revision}.")
-            place: dict[str, Any] = {"repo_type": "dataset", "revision": commit}
-            listed = client.list_repo_tree(hub.repo, recursive=True, **place)
+            version: dict[str, Any] = {"repo_type": "dataset", "revision": commit}
+            listed = client.list_repo_tree(hub.repo, recursive=True, **version)
             files = {item.path: item for item in listed if isinstance(item, RepoFile)}
             sound = {
                 path
@@ -121,9 +122,9 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
                 and sha256_of(folder / path) == origin.sha256
             }
             origins = {}
-            for path in _wanted(entry, hub, sorted(files), generations):
+            for path in _select_files(entry, hub, sorted(files), generations):
                 if path not in sound:
-                    client.hf_hub_download(hub.repo, path, local_dir=staged, **place)
+                    client.hf_hub_download(hub.repo, path, local_dir=staged, **version)
                     origins[path] = origin_of(staged / path, f"hub:{hub.repo}", commit)
                     _check(entry, hub, files[path], origins[path], staged)
             if origins:
@@ -132,11 +133,13 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
     except R2MedError:
         raise
     except Exception as error:
-        raise _explained(error, hub, client.endpoint) from error
-    return _fetched(entry, len(origins), what, commit)
+        raise _explain(error, hub, client.endpoint) from error
+    return _describe(entry, len(origins), content, commit)
 
 
-def _wanted(entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations: bool) -> list[str]:
+def _select_files(
+    entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations: bool
+) -> list[str]:
     """The paths to fetch; a repository that lacks any part is an error."""
     if generations:
         parts = {"generations": [path for path in paths if is_generations(path)]}
@@ -153,7 +156,7 @@ def _wanted(entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations:
 
 
 def _check(entry: TaskEntry, hub: HubSource, file: RepoFile, origin: Origin, staged: Path) -> None:
-    """Refuse a download that is not what the manifest, or else the hub's listing, says."""
+    """Refuse a download whose checksum is not that of the manifest or the hub's listing."""
     expected, source = entry.files.get(file.path, {}).get("sha256"), "the manifest"
     if expected is None and file.lfs is not None:
         expected, source = file.lfs.sha256, "the hub's listing"
@@ -168,7 +171,7 @@ def _check(entry: TaskEntry, hub: HubSource, file: RepoFile, origin: Origin, sta
     )
 
 
-def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
+def _explain(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
     """The error a user should see for one that the client raised; never with a token in it."""
     cause: BaseException = error
     while isinstance(cause, LocalEntryNotFoundError):
@@ -176,7 +179,9 @@ def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
     # the library that talks HTTP differs between versions of the client
     library = type(cause).__module__.partition(".")[0]
     if isinstance(cause, HfHubHTTPError):
-        reasons = (f", {text}" for kind, text in _REASONS.items() if isinstance(cause, kind))
+        reasons = (
+            f", {text}" for error_type, text in _REASONS.items() if isinstance(cause, error_type)
+        )
         status, advice = cause.response.status_code, "Try again later."
         if status in (401, 403, 404):
             advice = (
@@ -186,6 +191,11 @@ def _explained(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
         return MissingError(
             f"{endpoint}/datasets/{hub.repo} at {hub.revision or 'main'}: "
             f"HTTP {status}{next(reasons, '')}.\n{advice} {_INSTEAD}"
+        )
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return MissingError(
+            f"{cause.filename or cache_folder('data')}: {cause.strerror}.\n"
+            "Free some space there, or set R2MED_HOME to a folder on another disk."
         )
     if isinstance(cause, OSError) and cause.filename is not None:
         return MissingError(f"{cause.filename}: {cause.strerror}. Is there room to write?")

@@ -2,7 +2,7 @@
 
 Tasks are recognised by the names of their folders; their files are staged, checked against the
 manifest, and put in place together. Archives are strangers: a hostile one is refused whole, and
-nothing that an archive holds is written outside a folder of its own, which is removed at the end.
+nothing that an archive holds is written outside a temporary folder, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.atomic import draft_folder
 from r2med.errors import DataError, MissingError, UsageError
-from r2med.home import shelf
+from r2med.paths import cache_folder
+from r2med.storage import draft_folder
 from r2med.tasks.fetch.provenance import (
     NANO_CONFIGS,
     Fetched,
@@ -42,7 +42,7 @@ MAX_MEMBERS = 20_000
 _HARMLESS = 1 << 20
 #: Names that are not plain relative paths: absolute, with a drive, or leading out of the folder.
 _UNSAFE = re.compile(r"[\0\\]|^/|^[A-Za-z]:|(^|/)\.\.(/|$)")
-#: What the library raises for archives and members that it cannot read.
+#: Errors of the library for archives and members that it cannot read.
 _ZIP_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error),
     *(EOFError, OSError, OverflowError, RuntimeError, ValueError),
@@ -58,7 +58,7 @@ class _Find:
     files: Mapping[str, Path]
 
 
-def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]:
+def import_from(source: Path, requested: Sequence[TaskEntry] = ()) -> list[Fetched]:
     """Take the tasks found in a zip or folder, or only the wanted ones; all or none of a task.
 
     Files that are not byte for byte the published ones are taken when every known count and
@@ -69,25 +69,25 @@ def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]
         raise MissingError(f"{source} does not exist; --from expects a zip file or a folder.")
     folders = {source: source.resolve()} if source.is_dir() else {}
     zips = sorted(source.glob("*.zip")) if source.is_dir() else [source]
-    with draft_folder(shelf("data") / "import") as draft:
+    with draft_folder(cache_folder("data") / "import") as draft:
         for number, path in enumerate(zips):
             folders[path] = draft / str(number) / path.stem
             _unpack(path, folders[path])
         finds: list[_Find] = []
         for origin, folder in folders.items():
             files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-            finds += _r2med_tasks(origin, folder, files, wanted)
+            finds += _r2med_tasks(origin, folder, files, requested)
             finds += _nano_tasks(origin, files)
-        chosen = [find for find in finds if not wanted or find.entry in wanted]
+        chosen = [find for find in finds if not requested or find.entry in requested]
         names = [find.entry.name for find in chosen]
         if not finds:
             raise DataError(
                 f"{source} holds no whole task: expected <task>/corpus.jsonl, query.jsonl and "
                 "qrels.jsonl, or for NanoR2MED corpus/, queries/ and qrels/<split>-*.parquet."
             )
-        if lacking := [entry.name for entry in wanted if entry.name not in names]:
-            here = ", ".join(find.entry.name for find in finds)
-            raise DataError(f"{source} does not hold {', '.join(lacking)}; it holds {here}.")
+        if lacking := [entry.name for entry in requested if entry.name not in names]:
+            found_names = ", ".join(find.entry.name for find in finds)
+            raise DataError(f"{source} does not hold {', '.join(lacking)}; it holds {found_names}.")
         if twice := {name for name in names if names.count(name) > 1}:
             raise DataError(f"{source} holds {', '.join(sorted(twice))} more than once; give one.")
         return [_take(find) for find in chosen]
@@ -95,7 +95,7 @@ def import_from(source: Path, wanted: Sequence[TaskEntry] = ()) -> list[Fetched]
 
 def _take(find: _Find) -> Fetched:
     name, folder = find.entry.name, data_folder(find.entry)
-    with draft_folder(shelf("data") / "import") as root:
+    with draft_folder(cache_folder("data") / "import") as root:
         staged = root if find.entry.split else root / name
         for path, file in find.files.items():
             (staged / path).parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def _take(find: _Find) -> Fetched:
             if task.differences:
                 raise DataError(
                     f"{find.origin}: {task.notices[-1]}\nThe data folder is unchanged. To use it "
-                    "as it is, give --data-root, or --task FOLDER for data of your own."
+                    "unchanged, give --data-root, or --task FOLDER for your own data."
                 )
             if altered := ", ".join(check.what for check in checks if check.passed is False):
                 notices = (f"{name}: {altered} differ in bytes, not in counts or statistics",)
@@ -121,29 +121,39 @@ def _take(find: _Find) -> Fetched:
 
 
 def _r2med_tasks(
-    origin: Path, folder: Path, files: Sequence[Path], wanted: Sequence[TaskEntry]
+    origin: Path, folder: Path, files: Sequence[Path], requested: Sequence[TaskEntry]
 ) -> Iterator[_Find]:
     """Folders with a corpus, queries and judgements; one wanted task names a nameless folder."""
     names: dict[Path, list[str]] = {}
     for file in files:
         names.setdefault(file.parent, []).append(file.name)
-    parts = {place: files_by_part(None, own) for place, own in names.items()}
-    whole = [place for place, own in parts.items() if all(own.values())]
-    entries = {place: entry for place in parts if (entry := _full_task(place.name))}
-    for place, entry in entries.items():
-        if any(parts[place].values()):
-            _require_whole(origin, entry, parts[place])
-    alone = wanted[0] if len(wanted) == 1 and len(whole) == 1 else None
-    for place in whole:
-        entry = entries.get(place, alone)
+    parts = {
+        folder_name: files_by_part(None, part_files) for folder_name, part_files in names.items()
+    }
+    complete = [
+        folder_name for folder_name, part_files in parts.items() if all(part_files.values())
+    ]
+    entries = {
+        folder_name: entry for folder_name in parts if (entry := _full_task(folder_name.name))
+    }
+    for folder_name, entry in entries.items():
+        if any(parts[folder_name].values()):
+            _require_whole(origin, entry, parts[folder_name])
+    alone = requested[0] if len(requested) == 1 and len(complete) == 1 else None
+    for folder_name in complete:
+        entry = entries.get(folder_name, alone)
         if entry is None:
             raise UsageError(
-                f"{origin}, folder {str(place.relative_to(folder))!r}: no task has this name.\n"
+                f"{origin}: no task is named {str(folder_name.relative_to(folder))!r}.\n"
                 "Say which it is: `r2med fetch TASK --from ...`, or evaluate it as your own data "
                 "with `--task FOLDER`."
             )
-        own_files = {name for found in parts[place].values() for name in found}
-        below = {f.relative_to(place).as_posix(): f for f in files if f.is_relative_to(place)}
+        own_files = {
+            name for files_of_part in parts[folder_name].values() for name in files_of_part
+        }
+        below = {
+            f.relative_to(folder_name).as_posix(): f for f in files if f.is_relative_to(folder_name)
+        }
         chosen = {p: f for p, f in below.items() if p in own_files or is_generations(p)}
         yield _Find(entry, origin, chosen)
 
@@ -162,12 +172,14 @@ def _require_whole(origin: Path, entry: TaskEntry, parts: Mapping[str, Sequence[
 
 
 def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
-    known = {f"{file.parent.name}/{file.name}": file for file in files}
+    by_path = {f"{file.parent.name}/{file.name}": file for file in files}
     for entry in find_suite("nano").entries:
-        parts = files_by_part(entry.split, known)
+        parts = files_by_part(entry.split, by_path)
         if any(parts[config] for config in NANO_CONFIGS):
             _require_whole(origin, entry, parts)
-            own_files = {path: known[path] for own in parts.values() for path in own}
+            own_files = {
+                path: by_path[path] for part_files in parts.values() for path in part_files
+            }
             yield _Find(entry, origin, own_files)
 
 

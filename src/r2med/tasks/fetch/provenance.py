@@ -1,6 +1,6 @@
 """The data folder of a registered task: which files belong in it, and where each came from.
 
-`provenance.json` beside the data says of every file that was fetched or taken over what it was.
+`provenance.json` beside the data records the origin of every file.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 
-from r2med.atomic import atomic_folder, seal, unseal
 from r2med.errors import DamagedError
-from r2med.home import shelf
+from r2med.paths import cache_folder
+from r2med.storage import atomic_folder, seal, unseal
 from r2med.tasks.reading.source import R2MED_FILES, split_of_shard
 from r2med.tasks.registry import TaskEntry
 
@@ -43,8 +43,8 @@ def data_folder(entry: TaskEntry) -> Path:
     if entry.suite == "demo":
         return DEMO / entry.name.removeprefix("demo/")
     if entry.split is not None:
-        return shelf("data") / entry.suite
-    return shelf("data") / entry.suite / entry.name
+        return cache_folder("data") / entry.suite
+    return cache_folder("data") / entry.suite / entry.name
 
 
 def is_present(entry: TaskEntry) -> bool:
@@ -67,10 +67,12 @@ def files_by_part(split: str | None, paths: Collection[str]) -> dict[str, list[s
     """
     if split is None:
         return {part: [n for n in names if n in paths][:1] for part, names in R2MED_FILES.items()}
-    own = [path for path in map(PurePosixPath, sorted(paths)) if path.suffix == ".parquet"]
-    own = [path for path in own if split_of_shard(path.stem) == split]
+    parquet_files = [
+        path for path in map(PurePosixPath, sorted(paths)) if path.suffix == ".parquet"
+    ]
+    parquet_files = [path for path in parquet_files if split_of_shard(path.stem) == split]
     return {
-        config: [str(path) for path in own if str(path.parent) == config]
+        config: [str(path) for path in parquet_files if str(path.parent) == config]
         for config in (*NANO_CONFIGS, *NANO_CANDIDATES)
     }
 
@@ -103,7 +105,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Origin:
-    """One file as it was when it was put in place; `commit` where it came from the hub."""
+    """Origin of one installed file; `commit` if it came from the hub."""
 
     source: str
     sha256: str
@@ -123,7 +125,7 @@ def sha256_of(file: Path) -> str:
 
 
 def read_provenance(folder: Path) -> dict[str, Origin]:
-    """What is recorded, by path; an unreadable record counts as none, a new fetch rewrites it."""
+    """Return the recorded origins by path; an unreadable record counts as empty."""
     try:
         record = unseal((folder / FILE).read_bytes(), folder / FILE)
         return {path: Origin(**origin) for path, origin in record["files"].items()}
@@ -143,10 +145,12 @@ def install(staged: Path, folder: Path, origins: Mapping[str, Origin]) -> None:
         for path in origins:
             (draft / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(staged / path, draft / path)
-        kept = {
+        other_origins = {
             path: origin
             for path, origin in read_provenance(folder).items()
             if path not in retired and (folder / path).is_file()
         }
-        files = {path: asdict(origin) for path, origin in sorted({**kept, **origins}.items())}
+        files = {
+            path: asdict(origin) for path, origin in sorted({**other_origins, **origins}.items())
+        }
         (draft / FILE).write_text(seal({"files": files}), encoding="utf-8")

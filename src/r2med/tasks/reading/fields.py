@@ -1,4 +1,4 @@
-"""The fields that files of each kind have, the rows they become, and who hears what is wrong."""
+"""The fields of each type of file, the rows they become, and how problems are reported."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from r2med.errors import DataError
 
-#: id: a non-empty string or an integer; text: a string; note: anything, or nothing;
-#: score: a whole number, 1 where it is missing; number: any number, null where the column is.
-Kind = Literal["id", "text", "note", "score", "number"]
+#: id: a non-empty string or an integer; text: a string; note: any value or none;
+#: score: a whole number, 1 if missing; number: any number, null if the column is missing.
+FieldType = Literal["id", "text", "note", "score", "number"]
 
 LARGEST_SCORE = 2**31 - 1
 NUMBER_WORDS = "a whole number"
@@ -27,17 +27,18 @@ class Field:
 
     name: str
     column: str
-    kind: Kind
+    type: FieldType
 
     @property
-    def type(self) -> pa.DataType:
-        """What its column holds."""
-        kinds = {"score": pa.int32(), "number": pa.float64()}
-        return kinds.get(self.kind, pa.large_string())
+    def arrow_type(self) -> pa.DataType:
+        """The type of its column."""
+        if self.type == "score":
+            return pa.int32()
+        return pa.float64() if self.type == "number" else pa.large_string()
 
 
-class Where(NamedTuple):
-    """A line or row of a file, counted from 1; without a number, the file as a whole."""
+class Location(NamedTuple):
+    """A line or row of a file, counted from 1; without a number, the whole file."""
 
     file: Path
     number: int | None = None
@@ -47,25 +48,25 @@ class Where(NamedTuple):
         return str(self.file) if self.number is None else f"{self.file}, {self.unit} {self.number}"
 
 
-#: Hears what is wrong, where, and the id that stands there; the rest of the file is read if it
-#: returns.
-Complain = Callable[[DataError, Where, object], None]
+#: Callback for a problem: the error, its location, and the id of the record. If it returns, the
+#: rest of the file is read.
+ReportProblem = Callable[[DataError, Location, object], None]
 
 
-def stop(error: DataError, where: Where, id: object) -> None:
-    """End the reading at the first thing that is wrong."""
+def raise_problem(error: DataError, location: Location, id: object) -> None:
+    """Stop reading at the first problem."""
     raise error
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a file holds, as columns, with `where` to name the line or row a value came from.
+    """The columns of a file; `locate` returns the line or row of a value.
 
     `repaired` counts texts in which half a surrogate pair was replaced by U+FFFD.
     """
 
     columns: Mapping[str, pa.Array]
-    where: Callable[[int], Where]
+    locate: Callable[[int], Location]
     repaired: int = 0
 
     def __len__(self) -> int:
@@ -92,26 +93,28 @@ BEIR_JUDGEMENT = (
 
 
 def record_hint(fields: Sequence[Field]) -> str:
-    """How a line should look, for the second line of an error."""
-    shown = {"id": '"..."', "text": '"..."', "score": "1"}
-    pairs = [f'"{field.name}": {shown[field.kind]}' for field in fields if field.kind in shown]
+    """A description of a correct line, for the second line of an error."""
+    examples = {"id": '"..."', "text": '"..."', "score": "1"}
+    pairs = [
+        f'"{field.name}": {examples[field.type]}' for field in fields if field.type in examples
+    ]
     return f"Each line is {{{', '.join(pairs)}}}; see docs/data.md."
 
 
-def checked(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
-    """The column that values become, texts or float64, and what is wrong about each wrong row."""
-    if field.kind == "note":
+def check_values(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
+    """The column of some values (texts or float64), and the problem of each wrong row."""
+    if field.type == "note":
         return pc.if_else(pc.equal(values, ""), None, values), {}
-    if field.kind == "score":
+    if field.type == "score":
         scores = pc.fill_null(values, 1.0).to_numpy()
-        whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
+        is_whole = (np.abs(scores) <= LARGEST_SCORE) & (scores == np.floor(scores))
         problems = {
             row: f"is {scores[row]:g}, expected {NUMBER_WORDS}"
-            for row in np.flatnonzero(~whole).tolist()
+            for row in np.flatnonzero(~is_whole).tolist()
         }
-        return pa.array(np.where(whole, scores, 0).astype(np.int32)), problems
-    wrong = dict.fromkeys(pc.indices_nonzero(values.is_null()).to_pylist(), "is null")
-    if field.kind == "id":
+        return pa.array(np.where(is_whole, scores, 0).astype(np.int32)), problems
+    problems = dict.fromkeys(pc.indices_nonzero(values.is_null()).to_pylist(), "is null")
+    if field.type == "id":
         empty = pc.indices_nonzero(pc.equal(values, "")).to_pylist()
-        wrong |= dict.fromkeys(empty, "is empty")
-    return values, wrong
+        problems |= dict.fromkeys(empty, "is empty")
+    return values, problems

@@ -1,6 +1,6 @@
-"""JSON lines as columns: Arrow's parser for files that are as they should be, else line by line.
+"""JSON lines as columns: with Arrow's parser for correct files, otherwise line by line.
 
-Line by line is slower, but it names the line and field of whatever is wrong.
+Line by line is slower, but it names the line and field of every problem.
 """
 
 from __future__ import annotations
@@ -19,92 +19,119 @@ from r2med.errors import DataError
 from r2med.tasks.reading.fields import (
     LARGEST_SCORE,
     NUMBER_WORDS,
-    Complain,
     Field,
+    Location,
+    ReportProblem,
     Rows,
-    Where,
-    checked,
+    check_values,
+    raise_problem,
     record_hint,
-    stop,
 )
 from r2med.tasks.reading.lines import blocks, lines
+from r2med.tasks.reading.text_column import TextColumn
 
 _PARSE_BYTES = 1 << 20
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_EXPECTED_VALUES = {
+    "id": "a string or an integer",
+    "text": "a string",
+    "score": NUMBER_WORDS,
+    "number": NUMBER_WORDS,
+}
 
 
-def read_jsonl(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
+def read_jsonl(path: Path, fields: Sequence[Field], report: ReportProblem = raise_problem) -> Rows:
     """The fields of every line, as columns; an error names file, line and field.
 
-    Nothing is built per line unless Arrow's parser stumbles or a value looks wrong: then every
-    line is read again with the standard library, which decides.
+    If Arrow's parser fails or a value looks wrong, every line is read again with the standard
+    library, which decides.
     """
     try:
-        return Rows(_parsed(path, fields), _lines_of_rows(path))
+        return Rows(_parse_with_arrow(path, fields), _locate_rows(path))
     except pa.ArrowInvalid:
-        return read_exactly(path, fields, complain)
+        return read_line_by_line(path, fields, report)
 
 
-def _parsed(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
-    chunks: dict[str, list[pa.Array]] = {field.name: [] for field in fields}
+def _parse_with_arrow(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array]:
+    texts = {field.name: TextColumn() for field in fields if field.type in ("id", "text")}
+    chunks: dict[str, list[pa.Array]] = {
+        field.name: [] for field in fields if field.name not in texts
+    }
     options = None
     for block in blocks(path):
         if b"\0" in block:
             raise pa.ArrowInvalid("NUL bytes")
         options = options or _parse_options(block, fields)
-        large = len(block) > _PARSE_BYTES  # a thread that outlives a short command aborts it
+        is_large = len(block) > _PARSE_BYTES  # a thread that outlives a short command aborts it
         table = pj.read_json(
             pa.BufferReader(block),
-            read_options=pj.ReadOptions(use_threads=large, block_size=_PARSE_BYTES),
+            read_options=pj.ReadOptions(use_threads=is_large, block_size=_PARSE_BYTES),
             parse_options=options,
         )
+        for name, column in texts.items():
+            for chunk in table[name].chunks:
+                column.append(_check_strings(chunk))
         for name, parts in chunks.items():
             parts += table[name].chunks
     if options is None:
         raise pa.ArrowInvalid("an empty file")
     columns = {}
     for field in fields:
-        column = pa.concat_arrays(chunks.pop(field.name))
-        column.validate(full=True)
-        values = column if field.kind == "score" else column.cast(pa.large_string())
-        columns[field.column], wrong = checked(values, field)
-        if wrong:
+        if field.name in texts:
+            values = texts.pop(field.name).finish()
+        else:
+            values = pa.concat_arrays(chunks.pop(field.name))
+            values.validate(full=True)
+        columns[field.column], problems = check_values(values, field)
+        if problems:
             raise pa.ArrowInvalid("a value is not as it should be")
     return columns
 
 
+def _check_strings(chunk: pa.Array) -> pa.LargeStringArray:
+    """The chunk as strings, which must be valid UTF-8 and not null."""
+    if chunk.null_count:
+        raise pa.ArrowInvalid("a value is null")
+    chunk.validate(full=True)
+    return chunk.cast(pa.large_string())
+
+
 def _parse_options(block: bytes, fields: Sequence[Field]) -> pj.ParseOptions:
-    """The types to expect, after the first line; ids may be numbers."""
+    """The types to expect, according to the first line; ids may be numbers."""
     try:
         first = json.loads(block.lstrip().partition(b"\n")[0])
-        numbers = {name for name, value in first.items() if type(value) is int}
+        integer_fields = {name for name, value in first.items() if type(value) is int}
     except (ValueError, RecursionError, AttributeError):
-        raise pa.ArrowInvalid("the first line is no object") from None
-    kinds = {"score": pa.float64(), "number id": pa.int64()}
+        raise pa.ArrowInvalid("the first line is not an object") from None
     schema = []
     for field in fields:
-        kind = "number id" if field.kind == "id" and field.name in numbers else field.kind
-        schema.append((field.name, kinds.get(kind, pa.large_string())))
+        arrow_type = pa.float64() if field.type == "score" else pa.large_string()
+        if field.type == "id" and field.name in integer_fields:
+            arrow_type = pa.int64()
+        schema.append((field.name, arrow_type))
     return pj.ParseOptions(explicit_schema=pa.schema(schema), unexpected_field_behavior="ignore")
 
 
-def _lines_of_rows(path: Path) -> Callable[[int], Where]:
-    """The line of each row; where objects share or span lines, only the row is sure."""
+def _locate_rows(path: Path) -> Callable[[int], Location]:
+    """A function that returns the line of a row, or its row if objects share or span lines."""
 
     @cache
-    def numbers() -> list[int]:
+    def line_numbers() -> list[int]:
         return [number for number, line in lines(path) if line.lstrip().startswith(b"{")]
 
-    def where(row: int) -> Where:
-        known = row < len(numbers())
-        return Where(path, numbers()[row]) if known else Where(path, row + 1, "row")
+    def locate(row: int) -> Location:
+        if row < len(line_numbers()):
+            return Location(path, line_numbers()[row])
+        return Location(path, row + 1, "row")
 
-    return where
+    return locate
 
 
-def read_exactly(path: Path, fields: Sequence[Field], complain: Complain = stop) -> Rows:
-    """The same columns as the fast way; what is wrong is complained of, line by line."""
-    return read_lines(path, fields, json_object, record_hint(fields), complain)
+def read_line_by_line(
+    path: Path, fields: Sequence[Field], report: ReportProblem = raise_problem
+) -> Rows:
+    """The same columns as the fast way; every problem is reported with its line."""
+    return read_lines(path, fields, parse_object, record_hint(fields), report)
 
 
 def read_lines(
@@ -112,113 +139,131 @@ def read_lines(
     fields: Sequence[Field],
     parse: Callable[[bytes, str, str], dict[str, object]],
     hint: str,
-    complain: Complain,
+    report: ReportProblem,
     *,
     skipped: int = 0,
 ) -> Rows:
-    """The fields of the record that `parse` makes of each line after the skipped ones.
+    """The fields of the record that `parse` returns for each line after the skipped ones.
 
-    It is called with the line, where it stands, and the hint, which says in an error how a line
-    should look.
+    `parse` is called with the line, its location, and the hint, which describes a correct line.
     """
     rows: list[list[str | int | None]] = []
-    numbers: list[int] = []
+    line_numbers: list[int] = []
     repaired = 0
     for number, line in islice(lines(path), skipped, None):
-        where = Where(path, number)
+        location = Location(path, number)
         try:
-            record = parse(line, str(where), hint)
+            record = parse(line, str(location), hint)
         except DataError as error:
-            complain(error, where, None)
+            report(error, location, None)
             continue
         row: list[str | int | None] = []
         for field in fields:
             try:
-                value = _value(record, field, str(where), hint)
+                value = _field_value(record, field, str(location), hint)
                 if isinstance(value, str) and _LONE_SURROGATE.search(value):
-                    if field.kind == "id":
-                        broken = "half a surrogate pair, which no other file could refer to"
-                        raise DataError(f'{where}: field "{field.name}" holds {broken}.')
+                    if field.type == "id":
+                        raise DataError(
+                            f'{location}: field "{field.name}" contains half a surrogate pair, '
+                            "which no other file could refer to."
+                        )
                     value = _LONE_SURROGATE.sub("\ufffd", value)
                     repaired += 1
                 row.append(value)
             except DataError as error:
-                complain(error, where, record.get(fields[0].name))
+                report(error, location, record.get(fields[0].name))
         if len(row) == len(fields):
             rows.append(row)
-            numbers.append(number)
+            line_numbers.append(number)
     columns = {
-        field.column: pa.array([row[at] for row in rows], field.type)
-        for at, field in enumerate(fields)
+        field.column: pa.array([row[index] for row in rows], field.arrow_type)
+        for index, field in enumerate(fields)
     }
-    return Rows(columns, lambda row: Where(path, numbers[row]), repaired)
+    return Rows(columns, lambda row: Location(path, line_numbers[row]), repaired)
 
 
 def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> int:
-    """Write a file of JSON lines, and the folders above it; returns how many."""
+    """Write a file of JSON lines, and its parent folders; return the number of lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    count = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
-        texts = (json.dumps(record, ensure_ascii=False) for record in records)
-        return sum(1 for text in texts if file.write(f"{text}\n"))
+        for record in records:
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            count += 1
+    return count
 
 
-def decoded(line: bytes, where: str) -> str:
+def decode_line(line: bytes, location: str) -> str:
     """The line as text; an error names the first byte that is not UTF-8."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = f"byte {error.start + 1} of the line (0x{line[error.start]:02x})"
-        raise DataError(f"{where}: {byte} is not UTF-8.\nSave the file as UTF-8.") from None
+        raise DataError(f"{location}: {byte} is not UTF-8.\nSave the file as UTF-8.") from None
 
 
-def json_object(line: bytes, where: str, hint: str) -> dict[str, object]:
-    """The object that a line is; `hint` says in an error how a line should look."""
-    text = decoded(line, where)
+def parse_object(line: bytes, location: str, hint: str) -> dict[str, object]:
+    """The object on a line; `hint` describes a correct line in errors."""
+    text = decode_line(line, location)
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        column = f", column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        reason = f"{getattr(error, 'msg', error)}{column}"
-        raise DataError(f"{where}: not valid JSON ({reason}).\n{hint}") from None
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg}, column {error.colno}"
+        raise DataError(f"{location}: not valid JSON ({reason}).\n{hint}") from None
     if not isinstance(record, dict):
-        raise DataError(f"{where}: the line is {described(record)}, expected an object.\n{hint}")
+        description = describe_value(record)
+        raise DataError(f"{location}: the line is {description}, expected an object.\n{hint}")
     return record
 
 
-def described(value: object) -> str:
-    """What a JSON value is, in the words of an error."""
+def describe_value(value: object) -> str:
+    """The type of a JSON value, and the value if it is short, for errors."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
-    if isinstance(value, list | dict):
-        return "a list" if isinstance(value, list) else "an object"
-    kind, text = ("string", json.dumps(value)) if isinstance(value, str) else ("number", str(value))
-    return f"the {kind} {text}" if len(text) < 30 else f"a long {kind}"
+    if isinstance(value, list):
+        return "a list"
+    if isinstance(value, dict):
+        return "an object"
+    type_name = "string" if isinstance(value, str) else "number"
+    text = json.dumps(value) if isinstance(value, str) else str(value)
+    return f"the {type_name} {text}" if len(text) < 30 else f"a long {type_name}"
 
 
 def whole_number(value: object) -> int | None:
-    """The score as a judgement can have it, or None."""
+    """The value as a judgement's score, or None if it is not a whole number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) <= LARGEST_SCORE and value == int(value) else None
 
 
-def _value(record: dict[str, object], field: Field, where: str, hint: str) -> str | int | None:
-    """The field of a record, or an error that says what it is instead."""
-    value, kind = record.get(field.name), field.kind
-    if kind == "note":  # kept whatever they are, since nothing is computed from them
-        plain = value is None or isinstance(value, str)
-        return str(value or "") or None if plain else json.dumps(value, ensure_ascii=False)
-    if kind == "score":
+def _field_value(
+    record: dict[str, object], field: Field, location: str, hint: str
+) -> str | int | None:
+    """The value of a field; an error describes a wrong one."""
+    value = record.get(field.name)
+    if field.type == "note":
+        return _note_text(value)
+    if field.type == "score":
         score = 1 if value is None else whole_number(value)
         if score is not None:
             return score
-    elif isinstance(value, str) and (value or kind == "text"):
+    elif isinstance(value, str) and (value or field.type == "text"):
         return value
-    elif kind == "id" and type(value) is int:
+    elif field.type == "id" and type(value) is int:
         return str(value)
-    expected = {"id": "a string or an integer", "text": "a string"}.get(kind, NUMBER_WORDS)
-    problem = f"is {'empty' if value == '' else described(value)}, expected {expected}"
     if field.name not in record:
-        have = ", ".join(f'"{name}"' for name in record) or "no fields"
-        problem = f"is missing (the line has {have})"
-    raise DataError(f'{where}: field "{field.name}" {problem}.\n{hint}')
+        names = ", ".join(f'"{name}"' for name in record) or "no fields"
+        problem = f"is missing (the line has {names})"
+    else:
+        description = "empty" if value == "" else describe_value(value)
+        problem = f"is {description}, expected {_EXPECTED_VALUES[field.type]}"
+    raise DataError(f'{location}: field "{field.name}" {problem}.\n{hint}')
+
+
+def _note_text(value: object) -> str | None:
+    """Annotations are kept whatever they are, because nothing is computed from them."""
+    if value is None or isinstance(value, str):
+        return value or None
+    return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,8 @@
 """Files as blocks of whole lines: plain, gzip or zstd, streamed, and refused when too large.
 
-A packed file of a few megabytes can unpack to more than the memory of any machine, so what is
-unpacked is bounded: by line, in total, and in relation to the packed size. `LIMITS` has the
-bounds and the environment variables that change them.
+A compressed file of a few megabytes can expand to more than the memory of any machine. So the
+expanded size is limited: per line, in total, and relative to the compressed size. `LIMITS` has the
+limits and the environment variables that change them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from r2med.errors import DataError, UsageError
 
 #: Large enough to parse on several threads, small enough that memory is reused between blocks.
 BLOCK_BYTES = 1 << 22
-#: What a file may unpack to whatever its packed size: a ratio says nothing about small files.
+#: Every file may expand to this size, because a ratio says nothing about small files.
 HARMLESS_BYTES = 1 << 26
 
 MAX_LINE, MAX_FILE, MAX_RATIO = "R2MED_MAX_LINE_BYTES", "R2MED_MAX_FILE_BYTES", "R2MED_MAX_RATIO"
@@ -36,16 +36,16 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 def blocks(path: Path, *, any_size: bool = False) -> Iterator[bytes]:
     """The bytes of a file, cut at line ends; a byte order mark is dropped.
 
-    Gzip and zstd are recognised by their first bytes, not by the name, since browsers and tools
-    unpack or pack files without renaming them. `any_size` is for callers that keep no block: the
-    whole may then be larger than a file may be, but what is unpacked stays in relation to it.
+    Gzip and zstd are recognised by their first bytes, not by the name, because browsers and tools
+    compress or expand files without renaming them. `any_size` lifts the limit on the total size,
+    for callers that do not store blocks; the limit relative to the compressed size remains.
     """
-    with file_errors(path), closing(content(path)) as pieces:
-        yield from _whole_lines(pieces, path, any_size)
+    with file_errors(path), closing(content(path)) as chunks:
+        yield from _whole_lines(chunks, path, any_size)
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines from 1, without their line ends; blank ones are left out but counted."""
+    """Lines with their numbers from 1, without line ends; blank lines are counted but skipped."""
     number = 0
     for block in blocks(path):
         for line in block.removesuffix(b"\n").split(b"\n"):
@@ -55,7 +55,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def limit(name: str) -> int:
-    """A limit as the environment sets it, or as it is by default."""
+    """The value of a limit: from the environment, or the default."""
     chosen = os.environ.get(name)
     if chosen is None:
         return LIMITS[name]
@@ -66,7 +66,7 @@ def limit(name: str) -> int:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Say which file could not be read, and why, instead of what the system said."""
+    """Turn errors of the operating system into errors that name the file."""
     try:
         yield
     except OSError as error:
@@ -75,7 +75,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def arrow_errors(path: Path, form: str = "Parquet") -> Iterator[None]:
-    """The same for files that Arrow reads; one that it cannot read is damaged or something else."""
+    """Turn errors of Arrow and of the operating system into errors that name the file."""
     import pyarrow as pa
 
     try:
@@ -87,59 +87,62 @@ def arrow_errors(path: Path, form: str = "Parquet") -> Iterator[None]:
 
 
 def content(path: Path) -> Generator[bytes, None, None]:
-    """The bytes of a file in pieces of bounded size, unpacked where it is packed."""
+    """The bytes of a file in chunks of limited size, expanded if it is compressed."""
     with path.open("rb", buffering=0) as handle:
         start = handle.read(len(_ZSTD))
         handle.seek(0)
         if start == _ZSTD:
             import pyarrow as pa
 
-            yield from _unpacked(pa.CompressedInputStream(handle, "zstd"), "zstd", handle, path)
+            yield from _expand(pa.CompressedInputStream(handle, "zstd"), "zstd", handle, path)
         elif start.startswith(_GZIP):
-            yield from _unpacked(gzip.GzipFile(fileobj=handle), "gzip", handle, path)
+            yield from _expand(gzip.GzipFile(fileobj=handle), "gzip", handle, path)
         else:
             yield from iter(lambda: handle.read(BLOCK_BYTES), b"")
 
 
-def _unpacked(stream: Any, form: str, packed: FileIO, path: Path) -> Iterator[bytes]:
-    """Refuse what unpacks to more than the packed bytes read so far explain."""
+def _expand(stream: Any, form: str, packed: FileIO, path: Path) -> Iterator[bytes]:
+    """Expand a stream; refuse it if it is much larger than the compressed bytes read so far."""
     size, most = 0, limit(MAX_RATIO)
     try:
-        while piece := stream.read(BLOCK_BYTES):
-            size += len(piece)
+        while chunk := stream.read(BLOCK_BYTES):
+            size += len(chunk)
             if size > HARMLESS_BYTES and size > most * packed.tell():
                 why = f"it unpacks to more than {most} times its size, as no text does"
-                raise _refusal(path, why, MAX_RATIO)
-            yield piece
+                raise refuse_size(path, why, MAX_RATIO)
+            yield chunk
     except (EOFError, OSError, zlib.error) as error:
         raise DataError(
             f"{path}: the {form} data is cut off or damaged ({error}).\nGet the file again."
         ) from error
 
 
-def _whole_lines(pieces: Iterator[bytes], path: Path, any_size: bool) -> Iterator[bytes]:
-    parts: list[bytes] = []
-    mark, longest, unfinished, total = _BOM, limit(MAX_LINE), 0, 0
-    largest = sys.maxsize if any_size else limit(MAX_FILE)
-    for piece in pieces:
-        total += len(piece)
-        if total > largest:
-            raise _refusal(path, f"its content is larger than {largest:,} bytes", MAX_FILE)
-        cut = piece.rfind(b"\n") + 1
-        if cut:
-            yield b"".join([*parts, piece[:cut]]).removeprefix(mark)
-            parts, unfinished, mark = [], 0, b""
-        parts.append(piece[cut:])
-        unfinished += len(piece) - cut
-        if unfinished > longest:
-            line = f"the line that begins at byte {total - unfinished:,}"
-            raise _refusal(path, f"{line} is longer than {longest:,} bytes", MAX_LINE)
-    block = b"".join(parts).removeprefix(mark)
+def _whole_lines(chunks: Iterator[bytes], path: Path, any_size: bool) -> Iterator[bytes]:
+    longest_line = limit(MAX_LINE)
+    largest_file = sys.maxsize if any_size else limit(MAX_FILE)
+    unfinished_line: list[bytes] = []
+    unfinished_bytes, total = 0, 0
+    mark = _BOM
+    for chunk in chunks:
+        total += len(chunk)
+        if total > largest_file:
+            raise refuse_size(path, f"its content is larger than {largest_file:,} bytes", MAX_FILE)
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join([*unfinished_line, chunk[:end]]).removeprefix(mark)
+            unfinished_line, unfinished_bytes, mark = [], 0, b""
+        unfinished_line.append(chunk[end:])
+        unfinished_bytes += len(chunk) - end
+        if unfinished_bytes > longest_line:
+            line = f"the line that begins at byte {total - unfinished_bytes:,}"
+            raise refuse_size(path, f"{line} is longer than {longest_line:,} bytes", MAX_LINE)
+    block = b"".join(unfinished_line).removeprefix(mark)
     if block:
         yield block
 
 
-def _refusal(path: Path, why: str, name: str) -> DataError:
+def refuse_size(path: Path, why: str, name: str) -> DataError:
+    """The error for a file that exceeds a limit; `name` is the variable that sets it."""
     return DataError(
         f"{path} is refused: {why}.\nIf you trust it, set {name} higher (now {limit(name):,})."
     )

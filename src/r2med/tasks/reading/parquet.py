@@ -1,9 +1,10 @@
-"""Parquet shards as columns: the form in which hub datasets are handed out."""
+"""Parquet shards as columns: the format in which hub datasets are distributed."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
@@ -14,93 +15,137 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from r2med.errors import DataError
-from r2med.tasks.reading.fields import Complain, Field, Rows, Where, checked, stop
-from r2med.tasks.reading.lines import arrow_errors
+from r2med.tasks.reading.fields import (
+    Field,
+    Location,
+    ReportProblem,
+    Rows,
+    check_values,
+    raise_problem,
+)
+from r2med.tasks.reading.lines import (
+    HARMLESS_BYTES,
+    MAX_RATIO,
+    arrow_errors,
+    limit,
+    refuse_size,
+)
+
+#: Bytes that a value takes at least when it is decoded.
+_VALUE_BYTES = 8
+_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_NUMBER_TYPES = (pa.types.is_integer, pa.types.is_floating)
+#: The Arrow types that the column of each type of field may have.
+_ALLOWED_TYPES = {
+    "id": (*_TEXT_TYPES, pa.types.is_integer),
+    "text": _TEXT_TYPES,
+    "note": (*_TEXT_TYPES, pa.types.is_integer, pa.types.is_null),
+    "score": _NUMBER_TYPES,
+    "number": _NUMBER_TYPES,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Shard:
+    """The columns of a file without rows that have problems, and the numbers of its rows."""
+
+    columns: dict[str, pa.Array]
+    row_numbers: NDArray[np.int64]
 
 
 def read_parquet(
     shards: Sequence[Path],
-    *shapes: Sequence[Field],
+    *spellings: Sequence[Field],
     content: bytes | None = None,
-    complain: Complain = stop,
+    report: ReportProblem = raise_problem,
 ) -> Rows:
-    """The fields of every row, in shard order; `shapes` are the spellings that are tried.
+    """The fields of every row, in shard order.
 
-    `content` are the bytes of a single shard, where they were read before.
+    Args:
+        shards: The files.
+        spellings: Lists of fields, of which the one that fits the columns best is read.
+        content: The bytes of a single shard, if they were read before.
+        report: Callback for problems.
     """
-    read = [_shard(path, shapes, content, complain) for path in shards]
-    starts = [0, *accumulate(len(numbers) for _, numbers in read)]
+    read = [_read_shard(path, spellings, content, report) for path in shards]
+    starts = [0, *accumulate(len(shard.row_numbers) for shard in read)]
 
-    def where(row: int) -> Where:
-        shard = bisect_right(starts, row) - 1
-        return Where(shards[shard], int(read[shard][1][row - starts[shard]]), "row")
+    def locate(row: int) -> Location:
+        index = bisect_right(starts, row) - 1
+        return Location(shards[index], int(read[index].row_numbers[row - starts[index]]), "row")
 
-    names = list(read[0][0])
-    return Rows({n: pa.concat_arrays([columns[n] for columns, _ in read]) for n in names}, where)
+    columns = {
+        name: pa.concat_arrays([shard.columns[name] for shard in read]) for name in read[0].columns
+    }
+    return Rows(columns, locate)
 
 
-def _shard(
-    path: Path, shapes: Sequence[Sequence[Field]], content: bytes | None, complain: Complain
-) -> tuple[dict[str, pa.Array], NDArray[np.int64]]:
-    """The columns of a file without the rows that were complained of, and the others' numbers."""
+def _read_shard(
+    path: Path,
+    spellings: Sequence[Sequence[Field]],
+    content: bytes | None,
+    report: ReportProblem,
+) -> _Shard:
     source = path if content is None else pa.BufferReader(content)
     with arrow_errors(path), pq.ParquetFile(source) as file:
         names = file.schema_arrow.names
-        fields = max(shapes, key=lambda shape: sum(field.name in names for field in shape))
-        wanted = [field.name for field in fields if field.name in names]
-        # A thread of Arrow's that still holds bytes of Python's aborts the process when it ends.
-        table = file.read(columns=wanted, use_threads=content is None)
-    kept = np.ones(len(table), dtype=bool)
+        fields = max(spellings, key=lambda spelling: sum(field.name in names for field in spelling))
+        present = [field.name for field in fields if field.name in names]
+        packed = path.stat().st_size if content is None else len(content)
+        _check_size(path, file.metadata.num_rows, len(present), packed)
+        # An Arrow thread that still holds bytes of Python aborts the process when it ends.
+        table = file.read(columns=present, use_threads=content is None)
+    is_valid = np.ones(len(table), dtype=bool)
     columns: dict[str, pa.Array] = {}
     for field in fields:
         try:
-            if field.name not in names and field.kind in ("id", "text"):
-                have = ", ".join(f'"{name}"' for name in names)
-                raise DataError(f'{path}: column "{field.name}" is missing (the file has {have}).')
-            columns[field.column], wrong = _column(table, field, path)
+            if field.name not in names and field.type in ("id", "text"):
+                listed = ", ".join(f'"{name}"' for name in names)
+                raise DataError(
+                    f'{path}: column "{field.name}" is missing (the file has {listed}).'
+                )
+            columns[field.column], problems = _read_column(table, field, path)
         except DataError as error:
-            complain(error, Where(path), None)
-            columns[field.column], wrong = pa.nulls(len(table), field.type), {}
-            kept[:] = False
-        for row, problem in sorted(wrong.items()):
-            where = Where(path, row + 1, "row")
-            known = columns[fields[0].column][row].as_py() if field is not fields[0] else None
-            complain(DataError(f'{where}: column "{field.name}" {problem}.'), where, known)
-            kept[row] = False
-    if not kept.all():
-        columns = {name: column.filter(pa.array(kept)) for name, column in columns.items()}
-    return columns, np.flatnonzero(kept) + 1
+            report(error, Location(path), None)
+            columns[field.column], problems = pa.nulls(len(table), field.arrow_type), {}
+            is_valid[:] = False
+        for row, problem in sorted(problems.items()):
+            location = Location(path, row + 1, "row")
+            id_column = columns[fields[0].column]
+            record_id = None if field is fields[0] else id_column[row].as_py()
+            report(DataError(f'{location}: column "{field.name}" {problem}.'), location, record_id)
+            is_valid[row] = False
+    if not is_valid.all():
+        columns = {name: column.filter(pa.array(is_valid)) for name, column in columns.items()}
+    return _Shard(columns, np.flatnonzero(is_valid) + 1)
 
 
-def _column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, dict[int, str]]:
-    """The values of a field, and what is wrong by row; a column of another type is an error."""
+def _check_size(path: Path, rows: int, columns: int, packed: int) -> None:
+    """Refuse a small file that decodes to very many rows, as equal values allow."""
+    decoded = rows * columns * _VALUE_BYTES
+    ratio = limit(MAX_RATIO)
+    if decoded > HARMLESS_BYTES and decoded > ratio * packed:
+        raise refuse_size(path, f"its {packed:,} bytes decode to {rows:,} rows", MAX_RATIO)
+
+
+def _read_column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, dict[int, str]]:
+    """The values of a field, and the problems by row; a column of a wrong type is an error."""
     if field.name not in table.column_names:
-        absent = pa.nulls(len(table), field.type)
-        return (pc.fill_null(absent, 1) if field.kind == "score" else absent), {}
-    column, numeric = table[field.name], field.kind in ("score", "number")
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if not any(fits(kind) for fits in _FITTING[field.kind]):
-        if field.kind == "note":
-            return pa.nulls(len(table), field.type), {}
-        expected = "numbers" if numeric else "strings"
-        expected += " or integers" if field.kind == "id" else ""
-        raise DataError(f'{path}: column "{field.name}" holds {kind}, expected {expected}.')
-    target = pa.float64() if numeric else pa.large_string()
-    values = column.cast(kind).cast(target, safe=False).combine_chunks()
+        absent = pa.nulls(len(table), field.arrow_type)
+        return (pc.fill_null(absent, 1) if field.type == "score" else absent), {}
+    column = table[field.name]
+    value_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    is_number = field.type in ("score", "number")
+    if not any(is_allowed(value_type) for is_allowed in _ALLOWED_TYPES[field.type]):
+        if field.type == "note":
+            return pa.nulls(len(table), field.arrow_type), {}
+        expected = "numbers" if is_number else "strings"
+        expected += " or integers" if field.type == "id" else ""
+        raise DataError(f'{path}: column "{field.name}" holds {value_type}, expected {expected}.')
+    target = pa.float64() if is_number else pa.large_string()
+    values = column.cast(value_type).cast(target, safe=False).combine_chunks()
     try:
         values.validate(full=True)
     except pa.ArrowInvalid as error:
         raise DataError(f'{path}: column "{field.name}" holds text that is not UTF-8.') from error
-    return checked(values, field)
-
-
-_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-_NUMBERS = (pa.types.is_integer, pa.types.is_floating)
-#: The types that a column of each kind may have.
-_FITTING = {
-    "id": (*_TEXT, pa.types.is_integer),
-    "text": _TEXT,
-    "note": (*_TEXT, pa.types.is_integer, pa.types.is_null),
-    "score": _NUMBERS,
-    "number": _NUMBERS,
-}
+    return check_values(values, field)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from r2med.errors import MissingError, UsageError, nearest
-from r2med.home import user_path
+from r2med.paths import user_path
 
 Layout = Literal["r2med", "beir", "parquet"]
 #: The files of each split.
@@ -68,8 +68,8 @@ def find_source(folder: Path, split: str | None = None) -> Source:
             "`r2med fetch --from FILE`. `r2med tasks` lists the tasks that have a name."
         )
     layouts = _layouts(folder)
-    whole = next((name for name, parts in layouts.items() if all(parts)), None)
-    if whole is None:
+    complete_layout = next((name for name, parts in layouts.items() if all(parts)), None)
+    if complete_layout is None:
         names = ("corpus.jsonl", "query.jsonl", "qrels.jsonl")
         there = zip(*layouts.values(), strict=True)
         lacking = [name for name, files in zip(names, there, strict=True) if not any(files)]
@@ -77,14 +77,14 @@ def find_source(folder: Path, split: str | None = None) -> Source:
         if len(lacking) in (0, len(names)):
             problem = "none of the known layouts is there"
         raise MissingError(f"{folder} does not hold a task: {problem}.\n{_EXPECTED}")
-    parts = dict(zip(PARTS, layouts[whole], strict=True))
+    parts = dict(zip(PARTS, layouts[complete_layout], strict=True))
     if split is None and all(len(splits) == 1 for splits in parts.values()):
         only = {part: next(iter(splits.values())) for part, splits in parts.items()}
-        return Source(folder, whole, only, next(iter(parts["corpus"])) or None)
-    if whole == "r2med":
+        return Source(folder, complete_layout, only, next(iter(parts["corpus"])) or None)
+    if complete_layout == "r2med":
         raise UsageError(f"{folder} has no splits, so #{split} cannot be chosen; leave it out.")
     shared = sorted(set.intersection(*map(set, parts.values())))
-    if split is None and (len(shared) == 1 or (whole == "beir" and "test" in shared)):
+    if split is None and (len(shared) == 1 or (complete_layout == "beir" and "test" in shared)):
         split = "test" if "test" in shared else shared[0]
     if split is None:
         raise UsageError(
@@ -93,11 +93,11 @@ def find_source(folder: Path, split: str | None = None) -> Source:
         )
     if split not in shared:
         raise UsageError(f"{folder} has no split {split!r}. {nearest(split, shared)}")
-    return Source(folder, whole, {part: parts[part][split] for part in PARTS}, split)
+    return Source(folder, complete_layout, {part: parts[part][split] for part in PARTS}, split)
 
 
 def task_folders(folder: Path) -> list[Path]:
-    """The folder itself, or the folders in it that hold tasks, where it holds none of its own."""
+    """Return the folder if it holds a task, or else the folders in it that hold tasks."""
     children = [] if holds_task(folder) else sorted(folder.glob("*/"))
     return [child for child in children if holds_task(child)] or [folder]
 
@@ -117,11 +117,14 @@ def _layouts(folder: Path) -> dict[Layout, list[Splits]]:
     judged: Splits = {
         file.name.removesuffix(".gz").removesuffix(".tsv"): (file,) for file in tables
     }
-    asked = _first(folder, _BEIR_QUERIES)
+    beir_queries = _first(folder, _BEIR_QUERIES)
     return {
         "r2med": [{"": files} if files else {} for files in (corpus, queries, judgements)],
         "beir": [
-            *(dict.fromkeys(judged or [""], files) if files else {} for files in (corpus, asked)),
+            *(
+                dict.fromkeys(judged or [""], files) if files else {}
+                for files in (corpus, beir_queries)
+            ),
             judged,
         ],
         "parquet": [

@@ -1,0 +1,70 @@
+"""The formats of `r2med results export --to`: files of other tools, trackers, and plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from r2med.callbacks.hakari import export_hakari
+from r2med.callbacks.model_card import update_model_card
+from r2med.callbacks.trackers import log_to_mlflow, log_to_tensorboard, log_to_wandb
+from r2med.errors import UsageError, nearest
+from r2med.execution.resources import Warn
+from r2med.plugins import load_plugins
+from r2med.results.export import EXPORTS
+from r2med.results.record import Result
+
+Exporter = Callable[[Sequence[Result], Path, Warn], list[Path]]
+
+
+def export_model_cards(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
+    """One model card per system, `OUT/SYSTEM/README.md`; an existing card is updated."""
+    from r2med.paths import slug
+
+    systems: dict[str, list[Result]] = {}
+    for result in results:
+        systems.setdefault(result.name, []).append(result)
+    written = []
+    for name, system_results in systems.items():
+        folder = out / slug(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        written.append(update_model_card(folder, system_results))
+    return written
+
+
+def export_to_mlflow(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
+    """MLflow runs in the folder `OUT`, which `mlflow ui --backend-store-uri OUT` shows."""
+    log_to_mlflow(results, tracking_uri=out.resolve().as_uri())
+    return [out]
+
+
+def export_to_wandb(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
+    """Offline runs of Weights & Biases below `OUT`; `wandb sync` uploads them."""
+    out.mkdir(parents=True, exist_ok=True)
+    log_to_wandb(results, folder=out, mode="offline")
+    return sorted((out / "wandb").glob("offline-run-*"))
+
+
+def export_to_tensorboard(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
+    """Event files below `OUT`, which `tensorboard --logdir OUT` shows."""
+    return log_to_tensorboard(results, out)
+
+
+EXPORTERS: Mapping[str, Exporter] = {
+    **EXPORTS,
+    "hakari": export_hakari,
+    "model-card": export_model_cards,
+    "mlflow": export_to_mlflow,
+    "wandb": export_to_wandb,
+    "tensorboard": export_to_tensorboard,
+}
+
+
+def find_exporter(name: str) -> Exporter:
+    """The exporter of a format; plugins are read only for names that r2med lacks."""
+    if name in EXPORTERS:
+        return EXPORTERS[name]
+    added = load_plugins().exporters
+    if name in added:
+        return added[name]
+    raise UsageError(f"--to {name}: no such format. {nearest(name, [*EXPORTERS, *added])}")

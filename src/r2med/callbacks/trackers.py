@@ -1,0 +1,178 @@
+"""Log results to MLflow, Weights & Biases and TensorBoard: one tracker run per system.
+
+All three get the same values: `TASK/METRIC` for each task, the mean over the tasks if there are
+several, and as parameters the spec, the suite and the hash of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from r2med.errors import MissingError
+from r2med.measure.metrics import HEADLINE
+from r2med.results.record import Result
+
+
+@dataclass(frozen=True)
+class TrackerRun:
+    """What a tracker shows of one system."""
+
+    name: str
+    parameters: dict[str, str]
+    values: dict[str, float]
+
+
+def log_to_mlflow(
+    results: Sequence[Result],
+    *,
+    metrics: Sequence[str] = HEADLINE,
+    experiment: str = "r2med",
+    tracking_uri: str | None = None,
+) -> list[str]:
+    """Log results to MLflow, one run per system.
+
+    Args:
+        results: Results to log.
+        metrics: Names of the metrics to log.
+        experiment: Name of the MLflow experiment; created if it does not exist.
+        tracking_uri: Where MLflow stores runs; by default what MLflow is configured to use.
+
+    Returns:
+        The ids of the new MLflow runs.
+
+    Raises:
+        MissingError: MLflow is not installed.
+    """
+    try:
+        import mlflow
+    except ImportError:
+        raise _missing_library("mlflow") from None
+    client = mlflow.MlflowClient(tracking_uri)
+    existing = client.get_experiment_by_name(experiment)
+    experiment_id = existing.experiment_id if existing else client.create_experiment(experiment)
+    run_ids = []
+    for run in tracker_runs(results, metrics):
+        run_id = client.create_run(experiment_id, run_name=run.name).info.run_id
+        for name, parameter in run.parameters.items():
+            client.log_param(run_id, name, parameter)
+        for name, value in run.values.items():
+            # MLflow allows no "@" in a metric's name.
+            client.log_metric(run_id, name.replace("@", "_at_"), value)
+        client.set_terminated(run_id)
+        run_ids.append(run_id)
+    return run_ids
+
+
+def log_to_wandb(
+    results: Sequence[Result],
+    *,
+    metrics: Sequence[str] = HEADLINE,
+    project: str = "r2med",
+    folder: str | Path | None = None,
+    mode: Literal["online", "offline"] | None = None,
+) -> list[str]:
+    """Log results to Weights & Biases, one run per system.
+
+    Args:
+        results: Results to log.
+        metrics: Names of the metrics to log.
+        project: Name of the project.
+        folder: Where wandb stores its files; by default `./wandb`.
+        mode: `online` or `offline`; by default what `WANDB_MODE` says.
+
+    Returns:
+        The ids of the new runs.
+
+    Raises:
+        MissingError: wandb is not installed.
+    """
+    try:
+        import wandb
+    except ImportError:
+        raise _missing_library("wandb") from None
+    run_ids = []
+    for run in tracker_runs(results, metrics):
+        logged: Any = wandb.init(
+            project=project,
+            name=run.name,
+            config=run.parameters,
+            dir=None if folder is None else str(folder),
+            mode=mode,
+            reinit="finish_previous",
+        )
+        logged.log(run.values)
+        logged.finish()
+        run_ids.append(logged.id)
+    return run_ids
+
+
+def log_to_tensorboard(
+    results: Sequence[Result],
+    folder: str | Path,
+    *,
+    metrics: Sequence[str] = HEADLINE,
+    step: int = 0,
+) -> list[Path]:
+    """Write results as TensorBoard event files, one folder per system.
+
+    Args:
+        results: Results to log.
+        folder: The log folder that TensorBoard shows.
+        metrics: Names of the metrics to log.
+        step: The training step that the results belong to.
+
+    Returns:
+        The folders that were written.
+
+    Raises:
+        MissingError: tensorboard is not installed.
+    """
+    try:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    except ImportError:
+        raise _missing_library("tensorboard") from None
+    from tensorboard.compat.proto.event_pb2 import Event
+
+    from r2med.paths import slug
+
+    written = []
+    for run in tracker_runs(results, metrics):
+        path = Path(folder) / slug(run.name)
+        writer = EventFileWriter(str(path))
+        for name, value in run.values.items():
+            summary = Summary(value=[Summary.Value(tag=name, simple_value=value)])
+            writer.add_event(Event(step=step, summary=summary))
+        writer.close()
+        written.append(path)
+    return written
+
+
+def tracker_runs(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[TrackerRun]:
+    """Group results by system and name what each tracker run contains."""
+    systems: dict[str, list[Result]] = {}
+    for result in results:
+        systems.setdefault(result.name, []).append(result)
+    for name, system_results in systems.items():
+        suites = sorted({result.record.task.suite or "local data" for result in system_results})
+        parameters = {"system": system_results[0].system, "suite": ", ".join(suites)}
+        values: dict[str, float] = {}
+        for result in system_results:
+            parameters[f"data.{result.task}"] = result.record.task.hash
+            for metric in metrics:
+                values[f"{result.task}/{metric}"] = result.metrics[metric]
+        if len(system_results) > 1:
+            for metric in metrics:
+                scores = [result.metrics[metric] for result in system_results]
+                values[f"task_mean/{metric}"] = sum(scores) / len(scores)
+        yield TrackerRun(name, parameters, values)
+
+
+def _missing_library(library: str) -> MissingError:
+    return MissingError(
+        f"Logging to {library} needs the package {library}, which is not installed. "
+        f"Install it with: pip install {library}"
+    )

@@ -1,0 +1,132 @@
+"""`r2med estimate`: cost, time, disk and memory of systems before they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Context
+
+from r2med.cli import options
+from r2med.errors import MissingError, UsageError
+from r2med.report.console import answer
+
+if TYPE_CHECKING:
+    from r2med.evaluation.estimate import StageEstimate, TaskSize
+    from r2med.tasks.registry import TaskEntry
+
+#: Address used for models whose server is not named: nothing is sent to it.
+_NO_SERVER = "http://localhost/v1"
+
+
+def estimate(
+    context: Context,
+    systems: options.Systems,
+    task: options.Task = "full",
+    data_root: options.DataRoot = None,
+    passages: Annotated[
+        int | None,
+        options.option(
+            "--passages", min=1, help="Replace each corpus by N passages of its mean length."
+        ),
+    ] = None,
+    queries_per_day: Annotated[
+        int | None,
+        options.option(
+            "--queries-per-day", min=1, help="Also estimate daily use for N new queries."
+        ),
+    ] = None,
+    vector_width: Annotated[
+        int | None,
+        options.option(
+            "--vector-width",
+            min=1,
+            heading=options.MODELS,
+            help="Dimensions of a vector, for its size on disk.",
+        ),
+    ] = None,
+    tokens_per_second: Annotated[
+        float | None,
+        options.option(
+            "--tokens-per-second",
+            min=1e-9,
+            heading=options.MODELS,
+            help="Speed of your hardware, to estimate hours for local models.",
+        ),
+    ] = None,
+    price: Annotated[
+        float | None,
+        options.option(
+            "--price", min=0, heading=options.MODELS, help="US dollars per hour of your hardware."
+        ),
+    ] = None,
+    llm_url: options.LlmUrl = None,
+    prompts: options.Prompts = None,
+    as_json: options.Json = False,
+) -> None:
+    """Estimate requests, tokens, cost, hours, disk and memory; nothing is run.
+
+    Tasks whose data is not here are estimated from published counts, and no server has to run.
+    """
+    from r2med.report.estimates import estimate_rows, estimate_tables
+    from r2med.tasks.registry import resolve
+
+    if price is not None and tokens_per_second is None:
+        raise UsageError("--price needs --tokens-per-second N, the speed of that hardware.")
+    sizes = [_measure(item, data_root, passages) for item in resolve(task)]
+    stages: list[StageEstimate] = []
+    daily: list[StageEstimate] = []
+    for spec in systems:
+        for size in sizes:
+            system_stages, system_daily = _estimate_system(
+                context, spec, size, vector_width, queries_per_day
+            )
+            stages += system_stages
+            daily += system_daily
+    rows = estimate_rows(stages, tokens_per_second, price)
+    daily_rows = estimate_rows(daily, tokens_per_second, price)
+    tables = estimate_tables(rows, daily_rows, queries_per_day, tokens_per_second, price)
+    value = {"run": rows, "per_day": daily_rows} if queries_per_day else rows
+    answer(value, *tables, as_json=as_json)
+
+
+def _estimate_system(
+    context: Context,
+    spec: str,
+    size: TaskSize,
+    vector_width: int | None,
+    queries_per_day: int | None,
+) -> tuple[Sequence[StageEstimate], Sequence[StageEstimate]]:
+    """Return the estimates of one run and of a day; a missing server address is replaced."""
+    from r2med.evaluation.estimate import estimate_daily_use, estimate_stages
+    from r2med.systems.build import System
+
+    def run(llm_url: str | None) -> tuple[Sequence[StageEstimate], Sequence[StageEstimate]]:
+        resources = options.open_resources({**context.params, "llm_url": llm_url})
+        stage = System.from_spec(spec, resources).stage
+        stages = estimate_stages(stage, size, vector_width)
+        if queries_per_day is None:
+            return stages, ()
+        return stages, estimate_daily_use(stage, size, queries_per_day, vector_width)
+
+    llm_url = context.params["llm_url"]
+    try:
+        return run(llm_url)
+    except MissingError:
+        if llm_url is not None:
+            raise
+        return run(_NO_SERVER)
+
+
+def _measure(item: TaskEntry | Path, root: Path | None, passages: int | None) -> TaskSize:
+    """Measure a task: its data if it is here, otherwise the published counts."""
+    from r2med.evaluation.estimate import TaskSize
+    from r2med.tasks.fetch.provenance import is_present
+    from r2med.tasks.load import load_task
+
+    if isinstance(item, Path):
+        return TaskSize.measure(load_task(item), passages)
+    if root is not None or not item.counts or is_present(item):
+        return TaskSize.measure(load_task(item.name, root=root), passages)
+    return TaskSize.measure(item, passages)

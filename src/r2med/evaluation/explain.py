@@ -1,0 +1,384 @@
+"""One query under a microscope: what was generated for it, where its positives stand, and why.
+
+A stored result is read, and the generations that it was made with; no model is asked. `run` expands
+and searches for this query alone, whatever is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from r2med.errors import MissingError, R2MedError, UsageError
+from r2med.execution.resources import Resources
+from r2med.expand.answers import Expanded, Expansion, Rule, strip
+from r2med.expand.expander import FromModel
+from r2med.expand.generations import check_fit, read_generations, read_traces
+from r2med.paths import home_folder
+from r2med.rerank.traces import RerankAnswer, read_rerank_answers
+from r2med.results.diagnosis.diagnose import diagnose_ranking
+from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
+from r2med.results.identities import flatten
+from r2med.results.record import Result
+from r2med.results.select import Ranking, ResultSet
+from r2med.results.store import DEFAULT_FOLDER
+from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
+from r2med.runs import Run
+from r2med.runs.run import sort_lists
+from r2med.settings import parse_settings
+from r2med.systems.build import System
+from r2med.systems.output import StageContext, run_member
+from r2med.systems.registry import is_plain, parts_of
+from r2med.systems.spec import Spec, parse
+from r2med.systems.stages import Expanding, Fused, Retrieval, bind
+from r2med.tables import Tabular
+from r2med.tasks.fetch.provenance import sha256_of
+from r2med.tasks.task import Task
+
+#: How deep documents are looked for when a query is run; below, a document counts as not found.
+DEPTH = 1000
+
+
+@dataclass(frozen=True)
+class Change:
+    """A term's share of a document's score, without the expansion and with it."""
+
+    term: str
+    before: float
+    after: float
+
+    @property
+    def difference(self) -> float:
+        """What the expansion added, or took."""
+        return self.after - self.before
+
+
+Changes = Mapping[str, Sequence[Change]]
+"""By document, term by term."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explained(Tabular):
+    """All there is to say of one query under one system."""
+
+    task: Task
+    diagnosis: TaskDiagnosis
+    """Of this query alone."""
+    expansion: Expansion | None = None
+    """What was generated for it; None where nothing was, or where it is not kept."""
+    prompt: str | None = None
+    """What the model was asked first; None where nobody was asked, or in other words than now."""
+    changes: Changes = field(default_factory=dict)
+    """Of the positives, the largest difference first, where scores are sums of terms."""
+    members: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
+    """Of a fusion: by member, where it is stored, the rank of each positive, None if not listed."""
+    rerank_answers: Sequence[RerankAnswer] = ()
+    """What reranking models thought and answered about the query, where it is stored."""
+
+    is_drawn = True
+
+    @property
+    def query(self) -> QueryFinding:
+        """The finding."""
+        return self.diagnosis.queries[0]
+
+    def to_arrow(self) -> pa.Table:
+        """One row per positive of the query."""
+        return Diagnosis(self.diagnosis.system, (self.diagnosis,)).to_arrow()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything on the page."""
+        expansion = None
+        if self.expansion is not None:
+            [generated] = self.expansion.queries
+            expansion = {
+                "source": self.expansion.source,
+                "prompt": self.prompt,
+                "samples": [*map(asdict, generated.samples)],
+                "traces": [*map(asdict, generated.traces)],
+            }
+        return {
+            "system": self.diagnosis.system,
+            "task": self.diagnosis.task,
+            **self.query.to_json(),
+            "open": list(self.diagnosis.open),
+            "expansion": expansion,
+            "members": self.members,
+            "rerank_answers": [*map(asdict, self.rerank_answers)],
+            "changes": {name: [*map(asdict, own)] for name, own in self.changes.items()},
+        }
+
+
+def explain(
+    system: str,
+    task: Task,
+    query_id: str,
+    *,
+    results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
+    resources: Resources | None = None,
+    run: bool = False,
+) -> Explained:
+    """Explain one query from stored results, or by running it."""
+    alone, terms = _alone(task, query_id), resources or Resources()
+    if run:
+        spec = ResultSet.open(results, terms.warn).find_spec(system)
+        return _run(System.from_spec(spec, terms), task, alone)
+    result_set = ResultSet.open(results, terms.warn)
+    try:
+        ranking = result_set.find_ranking(system, task, terms.warn)
+    except MissingError as problem:
+        raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
+    diagnosis = diagnose_ranking(ranking, task, results=result_set.results, only=query_id)
+    if ranking.result is None:
+        return Explained(task, diagnosis)
+    stored = StoredPipeline.of(ranking.result)
+    members: dict[str, dict[str, int | None]] = {}
+    for member in stored.members:
+        with suppress(R2MedError):
+            member_ranking = result_set.find_ranking(member, task, lambda message: None)
+            ranks = member_ranking.run.ranks_of(query_id)
+            positives = (positive.document_id for positive in diagnosis.queries[0].positives)
+            members[member] = {document_id: ranks.get(document_id) for document_id in positives}
+    answers = [
+        answer
+        for stage in ranking.result.record.stages
+        for answer in read_rerank_answers(stage.trace, query_id)
+    ]
+    if stored.expander is None:
+        return Explained(task, diagnosis, members=members, rerank_answers=answers)
+    expansion = stored.expansion(alone)
+    if expansion is None:
+        gone = "generated: the texts are no longer stored; --run asks the model."
+        diagnosis = replace(diagnosis, open=(*diagnosis.open, gone))
+        return Explained(task, diagnosis, members=members, rerank_answers=answers)
+    prompt = _recorded_prompt(ranking.result, alone, terms)
+    changes = _changes(stored.bm25, task, alone, expansion, _positives(diagnosis))
+    return Explained(task, diagnosis, expansion, prompt, changes, members, answers)
+
+
+def read_generated(result: Result, task: Task, query_id: str) -> Expansion | None:
+    """Return the stored generations for a query of a result; None if there are none.
+
+    No model is asked.
+    """
+    return StoredPipeline.of(result).expansion(_alone(task, query_id))
+
+
+Preparing = Callable[[Bm25Retriever, Task], Bm25Searcher]
+"""How a corpus is made ready for searching."""
+
+
+def term_changes(
+    result: Result,
+    task: Task,
+    query_id: str,
+    document_ids: Iterable[str],
+    prepare: Preparing = Bm25Retriever.prepare,
+) -> tuple[str, Changes]:
+    """Return the spec below a system's rerankers and each term's part of the scores there.
+
+    The changes are empty if scores are not sums of terms. `before` and `after` differ only if the
+    system expands its queries. `prepare` may cache what it prepares.
+    """
+    alone, stored = _alone(task, query_id), StoredPipeline.of(result)
+    expansion = stored.expansion(alone)
+    if stored.expander is not None and expansion is None:
+        return stored.spec, {}
+    return stored.spec, _changes(stored.bm25, task, alone, expansion, document_ids, prepare)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPipeline:
+    """What a record says about the stages below its rerankers.
+
+    It is read from the recorded settings alone: nothing is built from the spec of a stored result,
+    so nothing that a stored file names is imported.
+    """
+
+    result: Result
+    spec: str
+    """The system below the rerankers."""
+    members: tuple[str, ...]
+    """The specs of a fusion's members; empty if it is not a fusion."""
+    expander: Mapping[str, Any] | None
+    """The recorded expander of the pipeline, or of the first member of a fusion that has one."""
+    bm25: Bm25Retriever | None
+    """What searches, if scores are sums of terms: BM25, alone or behind an expander."""
+
+    @classmethod
+    def of(cls, result: Result) -> StoredPipeline:
+        """Read the pipeline of a stored result; unknown or malformed parts are left out."""
+        identity: Any = result.record.system.identity
+        spec = result.system
+        while isinstance(identity, Mapping) and "reranker" in identity:
+            identity = identity.get("first")
+            if spec == result.system and result.record.reranking:
+                spec = result.record.reranking.first
+        pipeline = identity if isinstance(identity, Mapping) else {}
+        members: tuple[str, ...] = ()
+        if "fusion" in pipeline:
+            with suppress(UsageError):
+                parts = parse(spec).fused
+                members = tuple(str(p if isinstance(p, Spec) else Spec((p,))) for p in parts)
+        search = pipeline.get("first") if "expander" in pipeline else pipeline
+        return cls(result, spec, members, _find_expander(pipeline), _recorded_bm25(search))
+
+    def expansion(self, alone: Task) -> Expansion | None:
+        """Read the stored generations of a task with one query; None if they cannot be read."""
+        path = self._generations_path(alone)
+        if self.expander is None or path is None:
+            return None
+        with suppress(R2MedError, OSError, KeyError, TypeError, ValueError):
+            settings, (of_model, of_method) = self.expander["settings"], self.expander["strip"]
+            rule = Rule(self.expander["lexical"], tuple(self.expander["dense"]))
+            rows, traces = read_generations(path), read_traces(path)
+            check_fit(rows, alone, path)
+            queries = []
+            for query_id, query in alone.queries.items():
+                samples = tuple(
+                    replace(sample, answer=strip(strip(sample.raw, of_model), of_method))
+                    for sample in rows[query_id].samples[: settings["n"]]
+                )
+                queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
+            fuse = settings["combine"] == "fuse" and settings["n"] > 1
+            return Expansion(tuple(queries), rule, fuse, {"generations_from": str(path)})
+        return None
+
+    def _generations_path(self, task: Task) -> Path | None:
+        """Find the file of generations that the record names.
+
+        A record may come from someone else and name any file. So only files in the cache or beside
+        the task's data are read, and others only if the record knows the hash of their content.
+        """
+        all_facts = self.result.record.facts.values()
+        facts = next((facts for facts in all_facts if "generations_from" in facts), {})
+        recorded = facts.get("generations_kept") or facts.get("generations_from")
+        if not isinstance(recorded, str) or recorded == "live":
+            return None
+        path = Path(recorded)
+        with suppress(OSError, ValueError):
+            if not path.is_file():
+                return None
+            trusted = [folder.resolve() for folder in (home_folder(), task.source) if folder]
+            if any(path.resolve().is_relative_to(folder) for folder in trusted):
+                return path
+            if sha256_of(path) == facts.get("generations_sha256"):
+                return path
+        return None
+
+
+def _find_expander(identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the recorded expander of a pipeline, or of the first member that has one."""
+    expander = identity.get("expander")
+    if isinstance(expander, Mapping):
+        return expander
+    members = identity.get("members")
+    found = (_find_expander(m) for m in members if isinstance(m, Mapping)) if members else ()
+    return next(filter(None, found), None)
+
+
+def _recorded_bm25(identity: Any) -> Bm25Retriever | None:
+    """Return the BM25 variant with the recorded settings; None for any other retriever."""
+    retriever = identity.get("retriever") if isinstance(identity, Mapping) else None
+    if not isinstance(retriever, Mapping) or retriever.get("backend") != "bm25":
+        return None
+    with suppress(UsageError, TypeError):
+        return parse_settings(Bm25Retriever, retriever.get("settings", {}))
+    return None
+
+
+def _recorded_prompt(result: Result, alone: Task, terms: Resources) -> str | None:
+    """Return the first prompt of a live expansion, if today's prompt is the recorded one.
+
+    The expander is rebuilt from the spec only if that names registered stages alone.
+    """
+    units = [unit for unit, entry in parts_of(result.system) if entry and entry.backend == "expand"]
+    spec = f"{units[0]} | bm25" if units else ""
+    live = any(facts.get("generations_from") == "live" for facts in result.record.facts.values())
+    if not live or not is_plain(spec):
+        return None
+    stage = System.from_spec(spec, terms).stage
+    if not isinstance(stage, Expanding):
+        return None
+    bound = stage.expander.live(alone)
+    recorded = {value for _, value in flatten(result.record.system.identity)}
+    return bound.openings[0] if bound.prompt.hash in recorded else None
+
+
+def _run(system: System, task: Task, alone: Task) -> Explained:
+    """Expand one query, search with and without, and diagnose what comes out."""
+    stage = bind(system.stage, alone, keep=False)
+    if not isinstance(stage, Expanding):
+        raise UsageError(
+            "--run explains an expander and what it searches with, as in 'hyde:smollm2 | bm25'; "
+            f"got {str(system)!r}. Any other system is explained from its stored result."
+        )
+    try:
+        bound = stage.bound(alone)
+        expansion = bound.expand()
+        prompt = bound.openings[0] if isinstance(bound, FromModel) else None
+    finally:
+        system.resources.close()
+    [query_id] = alone.queries.ids.to_pylist()
+    context = StageContext(alone, run_member, system.resources.warn)
+    deeper = replace(cast("Retrieval | Fused", stage.first), depth=DEPTH)
+
+    def in_order(run: Run) -> Run:
+        """As measured to the depth of a result, ties included; below, as the search lists them."""
+        measured = sort_lists(run.truncate(stage.depth), stage.ties(alone)).ranking(query_id)
+        return Run.from_lists({query_id: measured + run.ranking(query_id)[stage.depth :]})
+
+    after = in_order(replace(stage, first=deeper).search(expansion, context).run)
+    before = in_order(deeper.run(context).run)
+    diagnosis = diagnose_ranking(Ranking(str(system), after), task, below=before, only=query_id)
+    first = stage.first
+    retriever = first.retriever if isinstance(first, Retrieval) else None
+    bm25 = retriever if isinstance(retriever, Bm25Retriever) else None
+    changes = _changes(bm25, task, alone, expansion, _positives(diagnosis))
+    return Explained(task, diagnosis, expansion, prompt, changes)
+
+
+def _alone(task: Task, query_id: str) -> Task:
+    """The task with one of its queries."""
+    return replace(task, queries=task.queries.filter(pc.equal(task.queries.ids, query_id)))
+
+
+def _positives(diagnosis: TaskDiagnosis) -> list[str]:
+    return [each.document_id for each in diagnosis.queries[0].positives if each.in_corpus]
+
+
+def _changes(
+    retriever: Bm25Retriever | None,
+    task: Task,
+    alone: Task,
+    expansion: Expansion | None,
+    document_ids: Iterable[str],
+    prepare: Preparing = Bm25Retriever.prepare,
+) -> Changes:
+    """Return the changes by document, the largest difference first."""
+    if retriever is None:
+        return {}
+    text = searched = alone.queries.texts[0].as_py()
+    if expansion is not None:
+        if len(expansion.variants) != 1:
+            return {}
+        [form] = expansion.variants[0]
+        searched = form.lexical
+    searcher = prepare(retriever, task)
+    by_document = {}
+    for document_id in document_ids:
+        before = searcher.contributions(text, document_id)
+        after = searcher.contributions(searched, document_id)
+        changes = [
+            Change(term, before.get(term, 0.0), after.get(term, 0.0)) for term in before | after
+        ]
+        by_document[document_id] = sorted(
+            changes, key=lambda change: (-abs(change.difference), change.term)
+        )
+    return by_document

@@ -1,0 +1,1 @@
+"""How work is executed: the caller's options, shared resources, and workers."""

@@ -1,0 +1,209 @@
+"""Workers on a Ray cluster: actors that Ray places where there is room, on any of its machines.
+
+A worker whose machine is lost is replaced when the cluster has room for it, and machines that join
+get workers too.
+
+Ray's processes run pickled code for everyone who can connect. A cluster that is started here
+therefore has a random token, which only this process and its children know, and its files belong to
+this user alone. Ray must not start by itself either: it would do so in a call that comes after its
+end, in whatever thread that is, and a process that ends meanwhile may crash.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from r2med.errors import MissingError, first_line, need
+from r2med.execution.resources import Warn
+from r2med.execution.worker import Worker
+from r2med.execution.workers import (
+    CAPACITY_CHECK_SECONDS,
+    Answer,
+    LostError,
+    WorkerHandle,
+    Workers,
+    divide_cores,
+    usable_cores,
+)
+
+#: Bytes for objects in transfer between machines, where the cluster is started here.
+_OBJECT_STORE = 256 * 1024**2
+#: Seconds that a worker waits for room before the user is told.
+_ROOM_SECONDS = 30.0
+#: Set before Ray is imported: no statistics are sent, and Ray does not start by itself.
+_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
+#: Set for a cluster that is started here: Ray stays on the loopback (this is its switch for
+#: machines without clusters), and requests need a token.
+_OWN_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
+
+
+class ActorHandle(WorkerHandle):
+    """An actor of Ray, which answers one request after another."""
+
+    def __init__(self, ray: Any, actor: Any, report_waiting: Callable[[], None]) -> None:
+        super().__init__()
+        self._ray = ray
+        self._actor = actor
+        self._report_waiting = report_waiting
+
+    def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
+        """Call the actor; report when the cluster has had no room for it for a while."""
+        reference = getattr(self._actor, method).remote(*arguments)
+        try:
+            if method == "begin":
+                seconds = None  # until the cluster has room
+                if not self._ray.wait([reference], timeout=_ROOM_SECONDS)[0]:
+                    self._report_waiting()
+            answer: Answer = self._ray.get(reference, timeout=seconds)
+        except self._ray.exceptions.GetTimeoutError:
+            raise LostError(f"no answer within {seconds:g} s") from None
+        except self._ray.exceptions.RayError as problem:
+            raise LostError(f"the worker died ({first_line(problem)})") from None
+        return answer
+
+    def kill(self) -> None:
+        """End the actor and its process."""
+        with suppress(Exception):
+            self._ray.kill(self._actor)
+
+
+class RayWorkers(Workers):
+    """Actors of a Ray cluster: one per GPU, or some cores for each."""
+
+    def __init__(
+        self, address: str, name: str, *, timeout: float | None, device: str | None, warn: Warn
+    ) -> None:
+        super().__init__(name, timeout=timeout, warn=warn)
+        need("ray", extra="ray")
+        self._address = address
+        self._device = device
+        self._ray: Any = None
+        self._started_here = False
+        self._checked = 0.0
+        self._count = 0
+        self._resources_each: dict[str, int] = {}
+        """What Ray reserves for one worker."""
+
+    def close(self) -> None:
+        """End the workers, and the cluster if this object started or joined it."""
+        super().close()
+        if self._started_here and self._ray is not None:
+            self._ray.shutdown()
+        self._ray = None
+
+    def _capacity(self) -> int:
+        if self._ray is None or time.monotonic() - self._checked > CAPACITY_CHECK_SECONDS:
+            room = self._connect().cluster_resources()
+            gpus = int(room.get("GPU", 0)) if self._device is None else 0
+            self._count, cores = divide_cores(max(1, int(room.get("CPU", 1))), gpus)
+            self._resources_each = {"num_gpus": 1} if gpus else {"num_cpus": cores}
+            self._checked = time.monotonic()
+        return self._count
+
+    def _launch(self, index: int) -> ActorHandle:
+        options = {"max_restarts": 0, **self._resources_each}
+        actor = self._ray.remote(Worker).options(**options).remote()
+        return ActorHandle(self._ray, actor, self._report_waiting)
+
+    def _report_waiting(self) -> None:
+        """Report that there is no room, unless other workers do the work."""
+        with self._changed:
+            if not any(handle.ready for handle in self._handles):
+                self._warn_once("the Ray cluster has no room for a worker yet; waiting for it.")
+
+    def _connect(self) -> Any:
+        """Return Ray, joined to the cluster of the address, to the one here, or to a new one."""
+        if self._ray is not None:
+            return self._ray
+        for name, value in _SETTINGS.items():
+            os.environ.setdefault(name, value)
+        address = self._address or os.environ.get("RAY_ADDRESS")
+        _check_address(self.name, address)
+        if not address:
+            _set_token()
+        terminate = signal.getsignal(signal.SIGTERM)
+        import ray
+
+        if not ray.is_initialized():
+            try:
+                if address:
+                    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+                else:
+                    _start_cluster(ray)
+            except (OSError, ValueError, RuntimeError) as problem:
+                raise _unreachable(self.name, first_line(problem)) from None
+            self._started_here = True
+            # Runs before Ray's own function for the end of the process, which was registered
+            # earlier: workers must be gone before Ray is.
+            atexit.register(_close_if_alive, weakref.ref(self))
+        with suppress(ValueError):  # Ray has replaced the handler; only the main thread can set it
+            signal.signal(signal.SIGTERM, terminate)
+        self._ray = ray
+        return ray
+
+
+def _set_token() -> None:
+    """Let a cluster that starts here ask for a random token; Ray reads this when it is imported."""
+    if "ray" in sys.modules:  # imported by the caller, who has chosen the settings then
+        return
+    for name, value in _OWN_CLUSTER.items():
+        os.environ.setdefault(name, value)
+    if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def _start_cluster(ray: Any) -> None:
+    """Start a cluster on this machine whose files only this user can read."""
+    with _private_files():
+        ray.init(
+            address="local",
+            num_cpus=usable_cores(),
+            object_store_memory=_OBJECT_STORE,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Let files of this process, and of processes that it starts, belong to this user alone."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def _close_if_alive(reference: weakref.ref[RayWorkers]) -> None:
+    workers = reference()
+    if workers is not None:
+        workers.close()
+
+
+def _check_address(engine: str, address: str | None) -> None:
+    """Raise at once where nothing answers at HOST:PORT; Ray itself tries again for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        except (OSError, OverflowError) as problem:
+            why = (getattr(problem, "strerror", None) or str(problem)).lower()
+            raise _unreachable(engine, f"no Ray cluster answers at {address} ({why}).") from None
+
+
+def _unreachable(engine: str, why: str) -> MissingError:
+    return MissingError(
+        f"--engine {engine}: {why}\nStart a cluster there with `ray start --head` and name the "
+        "address that it prints, or leave the address out to start one on this machine."
+    )

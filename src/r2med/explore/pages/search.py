@@ -1,0 +1,117 @@
+"""Search: systems, tasks, queries and documents by words or ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from r2med.errors import R2MedError
+from r2med.explore.library import Snapshot
+from r2med.explore.render import Link, render
+from r2med.report.table import snippet
+from r2med.tasks.registry import all_entries
+
+#: Hits of each type that are shown.
+_MOST = 20
+_EXCERPT = 140
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """One thing that was found."""
+
+    name: str
+    text: str
+    address: str | None
+    task: str = ""
+
+
+def search_page(snapshot: Snapshot, link: Link, words: str) -> str:
+    """Return what contains all the words, or has them as its id."""
+    terms = words.lower().split()
+    groups: dict[str, list[SearchHit]] = {}
+    if terms:
+        groups = {
+            "Systems": _systems(snapshot, link, terms),
+            "Tasks": _tasks(snapshot, link, terms),
+            **_texts(snapshot, link, terms),
+        }
+    count = sum(map(len, groups.values()))
+    answer = "Type words or an id to find systems, tasks, queries and documents."
+    if terms:
+        counts = [f"{len(hits)} {name.lower()}" for name, hits in groups.items() if hits]
+        summary = ", ".join(counts)
+        answer = f"“{words}”: {summary}." if count else f"Nothing here contains “{words}”."
+    return render(
+        "search.html",
+        link,
+        page="",
+        title=f"Search for {words}" if terms else "Search",
+        words=words,
+        answer=answer,
+        groups={name: hits[:_MOST] for name, hits in groups.items() if hits},
+        most=_MOST,
+    )
+
+
+def _systems(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> list[SearchHit]:
+    stored = dict.fromkeys(result.system for result in snapshot.results)
+    hits = []
+    for system in stored:
+        name = snapshot.names[system]
+        if all(word in f"{system} {name}".lower() for word in terms):
+            suites = {snapshot.suite_of(r.task) for r in snapshot.results if r.system == system}
+            suite = next((suite for suite in snapshot.suites if suite in suites), None)
+            hits.append(SearchHit(name, "", link("system", suite=suite, system=system)))
+    return hits
+
+
+def _tasks(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> list[SearchHit]:
+    described = {entry.name: entry.description for entry in all_entries()}
+    names = dict.fromkeys([*snapshot.tasks, *described])
+    return [
+        SearchHit(name, described.get(name, "your data"), link("task", task=name))
+        for name in names
+        if all(word in f"{name} {described.get(name, '')}".lower() for word in terms)
+    ]
+
+
+def _texts(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> dict[str, list[SearchHit]]:
+    """Look through the texts of tasks with results whose data is here."""
+    queries: list[SearchHit] = []
+    documents: list[SearchHit] = []
+    for name in snapshot.tasks:
+        if not snapshot.library.has_data(name):
+            continue
+        try:
+            task, missing = snapshot.data_of(name, snapshot.of_task(name))
+        except R2MedError:
+            continue
+        if task is None or missing:
+            continue
+        for row in _rows(task.queries.ids, task.queries.texts, terms):
+            query_id, text = task.queries.ids[row].as_py(), task.queries.texts[row].as_py() or ""
+            address = link("query", task=name, query=query_id)
+            queries.append(SearchHit(query_id, snippet(text, _EXCERPT), address, name))
+        ids, texts = task.corpus.document_ids, task.corpus.texts
+        if len(ids) != len(texts):  # repeated ids: the last text counts, found by its id alone
+            continue
+        for row in _rows(ids, texts, terms):
+            document_id, text = ids[row].as_py(), texts[row].as_py() or ""
+            address = link("document", task=name, document=document_id)
+            documents.append(SearchHit(document_id, snippet(text, _EXCERPT), address, name))
+    return {"Queries": queries, "Documents": documents}
+
+
+def _rows(ids: pa.LargeStringArray, texts: pa.LargeStringArray, terms: Sequence[str]) -> list[int]:
+    """Rows whose id is the words, then rows whose text contains all of them; at most a page."""
+    by_id = pc.equal(pc.utf8_lower(ids), " ".join(terms))
+    by_text = pc.match_substring(texts, terms[0], ignore_case=True)
+    for word in terms[1:]:
+        by_text = pc.and_(by_text, pc.match_substring(texts, word, ignore_case=True))
+    exact = pc.indices_nonzero(by_id.fill_null(False)).to_pylist()
+    containing = pc.indices_nonzero(by_text.fill_null(False)).slice(0, _MOST).to_pylist()
+    return list(dict.fromkeys([*exact, *containing]))[:_MOST]

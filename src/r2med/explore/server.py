@@ -1,0 +1,119 @@
+"""The HTTP server: its socket, limits on connections, and one line per failure.
+
+uvicorn never closes a connection that sends no request, and at the limit of open files its log
+grows without end. So connections have a limit and a time in which a request must arrive; at the
+limit the longest idle connection makes room for a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import webbrowser
+from typing import Any
+
+from starlette.applications import Starlette
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from r2med.errors import UsageError
+from r2med.explore.library import limit_heaps
+
+PORT = 8642
+#: Open connections, and seconds in which one must send a whole request.
+MOST_CONNECTIONS = 200
+REQUEST_SECONDS = 20.0
+_log = logging.getLogger("r2med.explore")
+
+
+class _Connection(H11Protocol):  # type: ignore[misc]
+    """A connection that is closed if no request arrives in time, or if others need its place."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Close the longest idle connection if there are too many, then accept this one."""
+        self._waiting_since = self.loop.time()
+        if len(self.connections) >= MOST_CONNECTIONS:
+            idle = [connection for connection in self.connections if _is_idle(connection)]
+            if idle:
+                oldest = min(idle, key=lambda connection: connection._waiting_since)
+                self.connections.discard(oldest)
+                oldest.transport.abort()
+            else:
+                transport.abort()
+        super().connection_made(transport)
+        self._check_later()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request from now on."""
+        self._waiting_since = self.loop.time()
+        super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _check_later(self) -> None:
+        self._timer = self.loop.call_later(REQUEST_SECONDS / 4, self._check)
+
+    def _check(self) -> None:
+        waited = self.loop.time() - self._waiting_since
+        if _is_idle(self) and waited > REQUEST_SECONDS:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self._check_later()
+
+
+def _is_idle(connection: Any) -> bool:
+    """Whether no request of a connection is being answered."""
+    return connection.cycle is None or connection.cycle.response_complete
+
+
+def open_listener(host: str, port: int | None) -> socket.socket:
+    """Open a listening socket; without a port, at the usual one or any free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    problem = ""
+    for candidate in (PORT, 0) if port is None else (port,):
+        try:
+            return socket.create_server((host, candidate), family=family, backlog=128)
+        except OSError as error:
+            problem = error.strerror or str(error)
+    raise UsageError(f"--host {host} --port {port}: {problem}. Choose another with --port.")
+
+
+def serve(app: Starlette, listener: socket.socket, *, browse: str | None = None) -> None:
+    """Answer requests until interrupted; earlier requests wait at the listening socket.
+
+    `browse` is a page to open in the user's browser.
+    """
+    limit_heaps()
+    if browse:
+        threading.Thread(target=webbrowser.open, args=(browse,), daemon=True).start()
+    config = Config(
+        app,
+        http=_Connection,
+        ws="none",
+        log_level="critical",
+        access_log=False,
+        lifespan="on",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )
+    try:
+        Server(config).run(sockets=[listener])
+    finally:
+        listener.close()
+
+
+def report_in_one_line(loop: asyncio.AbstractEventLoop) -> None:
+    """Log errors of the event loop, such as too many open files, without a traceback."""
+
+    def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        reason = f": {type(error).__name__}: {error}" if error else ""
+        _log.error("%s", " ".join(f"{context.get('message', '')}{reason}".split())[:500])
+
+    loop.set_exception_handler(report)

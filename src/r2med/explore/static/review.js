@@ -1,0 +1,36 @@
+// Keys, the time a decision takes, and the text that supports it. The page works without any of it.
+"use strict";
+const started = performance.now();
+const form = document.getElementById("decision");
+const passage = document.getElementById("passage");
+
+if (form && form.elements.seconds) {
+  form.addEventListener("submit", () => {
+    form.elements.seconds.value = ((performance.now() - started) / 1000).toFixed(1);
+  });
+}
+
+document.addEventListener("selectionchange", () => {
+  const selection = document.getSelection();
+  const inside = selection.rangeCount && passage && passage.contains(selection.anchorNode) && passage.contains(selection.focusNode);
+  const text = inside ? selection.toString().trim() : "";
+  if (!text || !form || !form.elements.span) return;
+  form.elements.span.value = text.slice(0, 2000);
+  const shown = document.getElementById("span-shown");
+  shown.hidden = false;
+  shown.querySelector("q").textContent = text;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
+  const typing = event.target.matches("textarea, input, select");
+  if (event.key === "Escape" && typing) { event.target.blur(); return; }
+  if (typing) return;
+  if (event.key === "c" && form) {
+    event.preventDefault();
+    form.querySelector("textarea").focus();
+    return;
+  }
+  const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (target) { event.preventDefault(); target.click(); }
+});

@@ -1,0 +1,317 @@
+"""Decide and word which of two systems is better.
+
+Every table, page and report uses `decide`, so a pair has the same verdict everywhere. A verdict has
+two p-values: that of the pair alone, and the one corrected over a named family of tests. Only the
+corrected one makes a difference significant; the sentence always shows both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from r2med.measure.intervals import TIE, Column
+from r2med.measure.power import POWER, detectable_difference
+from r2med.measure.significance import (
+    Difference,
+    Heterogeneity,
+    TaskDifference,
+    is_significant,
+)
+from r2med.number_format import (
+    format_p,
+    format_p_equation,
+    format_percent,
+    format_points,
+    format_range,
+    join_words,
+)
+
+#: Below this share of judged documents among the first ten, verdicts are worded with caution.
+LOW_COVERAGE = 0.10
+
+Strength = Literal["corrected", "alone", "none"]
+"""Significant after the family's correction, only for the pair alone, or not at all."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """The tests that one correction covers."""
+
+    tests: int
+    name: str
+    """Completes "corrected over", as in `all 6 pairs compared`."""
+
+
+#: One planned comparison: nothing to correct for.
+SINGLE_TEST = Family(1, "this pair")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The share of judged documents, and the difference when unjudged ones are removed."""
+
+    judged_a: float
+    """Mean Judged@10 of A."""
+    judged_b: float
+    condensed: Difference | None = None
+    """The same metric on condensed lists; None where it was not measured."""
+
+    @property
+    def is_low(self) -> bool:
+        """Whether one of the systems has fewer than `LOW_COVERAGE` documents judged."""
+        return min(self.judged_a, self.judged_b) < LOW_COVERAGE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which of two systems is better, on which tasks, and how certain that is."""
+
+    a: str
+    b: str
+    difference: Difference
+    """A minus B: the mean over the tasks."""
+    tasks: tuple[TaskDifference, ...]
+    p_corrected: float
+    family: Family
+    heterogeneity: Heterogeneity | None = None
+    """None for a single task."""
+    coverage: Coverage | None = None
+    """None where Judged@10 was not measured."""
+    skipped: int = 0
+    """Queries without judgements, which no score covers."""
+    columns: tuple[Column, ...] = field(default=(), repr=False, compare=False)
+    """By task the differences of all queries; empty where they are not at hand."""
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The smallest true difference that these queries detect with 80 % power."""
+        return detectable_difference(self.columns) if self.columns else None
+
+    @property
+    def strength(self) -> Strength:
+        """How far the difference is significant."""
+        if self.is_tie:
+            return "none"
+        if is_significant(self.p_corrected):
+            return "corrected"
+        return "alone" if is_significant(self.difference.p_randomisation) else "none"
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the difference is significant after correction over the family."""
+        return self.strength == "corrected"
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether both systems have the same mean."""
+        return abs(self.difference.difference) <= TIE
+
+    @property
+    def better(self) -> str | None:
+        """The system with the significantly higher mean; None without significance."""
+        return self._leader if self.is_significant else None
+
+    @property
+    def opposing_tasks(self) -> tuple[TaskDifference, ...]:
+        """Tasks on which the system with the lower mean is significantly better."""
+        sign = -1 if self.difference.difference > 0 else 1
+        return tuple(
+            task
+            for task in self.tasks
+            if len(self.tasks) > 1
+            and sign * task.difference.difference > 0
+            and is_significant(task.p_holm)
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with the difference, its interval and both p-values."""
+        if self.is_tie:
+            return (
+                f"{self.a} and {self.b} have the same mean{self._scope}, "
+                f"{format_points(self.difference.mean_a, 1)}."
+            )
+        points = f"{format_points(abs(self.difference.difference), 1)} points"
+        certainty = f"({self._range}; {self._p_values})"
+        if self.strength == "none":
+            return (
+                f"No significant difference between {self.a} and {self.b}{self._scope}: "
+                f"{self._leader} is {points} higher {certainty}{self._exceptions}."
+                f"{self._detectable_sentence}"
+            )
+        if self.coverage and self.coverage.is_low:
+            return (
+                f"{self._leader} scores higher than {self._trailer} on the judged documents by "
+                f"{points}{self._scope} {certainty}{self._exceptions}."
+            )
+        return (
+            f"{self._leader} beats {self._trailer} by {points}{self._scope} "
+            f"{certainty}{self._exceptions}."
+        )
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that belong beside the verdict: correction, tasks, judgements."""
+        remarks = []
+        if self.strength == "alone":
+            remarks.append("After this correction the difference is not significant.")
+        if self.heterogeneity:
+            remarks.append(describe_heterogeneity(self.heterogeneity))
+        if self.coverage:
+            remarks.append(self._coverage_remark(self.coverage))
+        if self.skipped:
+            remarks.append(describe_skipped(self.skipped))
+        return tuple(remarks)
+
+    @property
+    def text(self) -> str:
+        """The sentence and its remarks."""
+        return " ".join([self.sentence, *self.remarks])
+
+    def to_json(self) -> dict[str, Any]:
+        """The decision, both p-values and their family; scores are 0 to 1."""
+        return {
+            "better": self.better,
+            "strength": self.strength,
+            "p": self.difference.p_randomisation,
+            "p_corrected": self.p_corrected,
+            "family": asdict(self.family),
+            "heterogeneity": asdict(self.heterogeneity) if self.heterogeneity else None,
+            "coverage": asdict(self.coverage) if self.coverage else None,
+            "skipped_queries": self.skipped,
+            "opposing_tasks": [task.task for task in self.opposing_tasks],
+            "sentence": self.sentence,
+            "remarks": list(self.remarks),
+        }
+
+    @property
+    def _detectable_sentence(self) -> str:
+        if not self.columns:
+            return ""
+        if self.detectable is None:
+            return f" These queries detect no difference with {format_percent(POWER)} power."
+        return (
+            f" With {format_percent(POWER)} power these queries detect a true difference of "
+            f"{format_points(self.detectable, 1)} points."
+        )
+
+    @property
+    def _leader(self) -> str:
+        return self.a if self.difference.difference > 0 else self.b
+
+    @property
+    def _trailer(self) -> str:
+        return self.b if self.difference.difference > 0 else self.a
+
+    @property
+    def _scope(self) -> str:
+        if not self.tasks:
+            return ""
+        if len(self.tasks) == 1:
+            return f" on {self.tasks[0].task}"
+        return f" on these {len(self.tasks)} tasks"
+
+    @property
+    def _range(self) -> str:
+        """The interval of the difference, leader minus trailer."""
+        interval = self.difference.interval
+        if self._leader == self.a:
+            return format_range(interval.low, interval.high)
+        return format_range(-interval.high, -interval.low)
+
+    @property
+    def _p_values(self) -> str:
+        alone = format_p_equation(self.difference.p_randomisation)
+        if self.family.tests == 1:
+            return alone
+        corrected = format_p(self.p_corrected)
+        return f"{alone} for this pair alone, {corrected} corrected over {self.family.name}"
+
+    @property
+    def _exceptions(self) -> str:
+        """The tasks with a significant difference in the opposite direction."""
+        if not self.opposing_tasks:
+            return ""
+        exceptions = [
+            f"{task.task} ({format_points(abs(task.difference.difference), 1)} points, "
+            f"{format_p_equation(task.p_holm or 0.0)})"
+            for task in self.opposing_tasks
+        ]
+        return f"; {self._trailer} is better on {join_words(exceptions)}"
+
+    def _coverage_remark(self, coverage: Coverage) -> str:
+        judged = (
+            f"Judged@10: {self.a} {format_percent(coverage.judged_a)}, "
+            f"{self.b} {format_percent(coverage.judged_b)}."
+        )
+        if not coverage.is_low:
+            return judged
+        remark = f"{judged} Below {format_percent(LOW_COVERAGE)}, unjudged documents may decide"
+        if coverage.condensed is None:
+            return f"{remark}."
+        condensed = coverage.condensed
+        higher = self.a if condensed.difference >= 0 else self.b
+        return (
+            f"{remark}; on judged documents only (condensed lists) {higher} is "
+            f"{format_points(abs(condensed.difference), 1)} points higher "
+            f"({format_p_equation(condensed.p_randomisation)})."
+        )
+
+
+def decide(
+    a: str,
+    b: str,
+    difference: Difference,
+    *,
+    tasks: Sequence[TaskDifference] = (),
+    p_corrected: float | None = None,
+    family: Family = SINGLE_TEST,
+    heterogeneity: Heterogeneity | None = None,
+    coverage: Coverage | None = None,
+    skipped: int = 0,
+    columns: Sequence[Column] = (),
+) -> Verdict:
+    """Decide whether system `a` or `b` is better.
+
+    Without `p_corrected` the pair is the only test and needs no correction.
+    """
+    corrected = difference.p_randomisation if p_corrected is None else p_corrected
+    return Verdict(
+        a,
+        b,
+        difference,
+        tuple(tasks),
+        corrected,
+        family,
+        heterogeneity,
+        coverage,
+        skipped,
+        tuple(columns),
+    )
+
+
+def decide_row(line: TaskDifference) -> Verdict:
+    """Decide one row of a pair's table: a task is corrected over the tasks, a mean is one test."""
+    return decide("A", "B", line.difference, tasks=[line], p_corrected=line.p_holm)
+
+
+def describe_heterogeneity(heterogeneity: Heterogeneity) -> str:
+    """How much the tasks disagree, and the p-value if they are a random sample of tasks."""
+    spread = (
+        f"Heterogeneity of the tasks: Q = {heterogeneity.q:.1f} "
+        f"({format_p_equation(heterogeneity.p_q)}), I² = {format_percent(heterogeneity.i_squared)}"
+    )
+    if heterogeneity.p_random_tasks is None:
+        return f"{spread}."
+    random = format_p_equation(heterogeneity.p_random_tasks)
+    return f"{spread}; {random} if the tasks are a random sample of tasks."
+
+
+def describe_skipped(skipped: int) -> str:
+    """How many queries have no judgements."""
+    if skipped == 1:
+        return "1 query has no judgements and is not scored."
+    return f"{skipped:,} queries have no judgements and are not scored."

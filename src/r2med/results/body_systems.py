@@ -1,0 +1,121 @@
+"""Scores by body system, where the queries of a task name one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from r2med.errors import MissingError
+from r2med.measure.intervals import Interval, mean_interval
+from r2med.results.record import Result
+from r2med.results.select import ResultSet
+from r2med.tables import Tabular, make_table
+from r2med.tasks.load import load_task
+
+#: Queries whose data names no body system.
+UNNAMED = "not named"
+
+
+@dataclass(frozen=True)
+class BodySystemScore:
+    """The score of one system on the queries about one body system."""
+
+    body_system: str
+    system: str
+    queries: int
+    mean: float
+    interval: Interval
+
+
+@dataclass(frozen=True, eq=False)
+class BodySystemScores(Tabular):
+    """Scores by body system; every query counts once, over all tasks."""
+
+    metric: str
+    suite: str | None
+    systems: tuple[str, ...]
+    scores: tuple[BodySystemScore, ...]
+    """Largest body system first, then in the order of `systems`."""
+
+    is_drawn = True
+
+    def to_arrow(self) -> pa.Table:
+        """One row per body system and system; scores are 0 to 1."""
+        columns = {"body_system": str, "system": str, "queries": int, "mean": float}
+        rows = [
+            {**vars(score), "low": score.interval.low, "high": score.interval.high}
+            for score in self.scores
+        ]
+        return make_table(columns | {"low": float, "high": float}, rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything; scores are 0 to 1."""
+        return {"metric": self.metric, "suite": self.suite, "scores": self.to_arrow().to_pylist()}
+
+
+def score_body_systems(
+    results: Sequence[Result], metric: str = "ndcg@10", *, root: str | Path | None = None
+) -> BodySystemScores:
+    """Score systems by the body systems that their tasks' queries name.
+
+    Args:
+        results: Results of one suite.
+        metric: The metric.
+        root: Folder of the tasks' data.
+
+    Raises:
+        MissingError: No query of these tasks names a body system.
+    """
+    names = _name_body_systems(results, root)
+    if not any(name != UNNAMED for by_query in names.values() for name in by_query.values()):
+        tasks = ", ".join(sorted({result.task for result in results}))
+        raise MissingError(
+            f"{tasks}: no query names a body system.\n"
+            'A query names it in the field "body_system"; see docs/data.md.'
+        )
+    values: dict[str, dict[str, list[float]]] = {}
+    for result in results:
+        for query_id, value in result.scores.by_query(metric).items():
+            body_system = names[result.task].get(query_id, UNNAMED)
+            by_system = values.setdefault(body_system, {})
+            by_system.setdefault(result.name, []).append(value)
+    systems = tuple(dict.fromkeys(result.name for result in results))
+
+    def count(body_system: str) -> int:
+        return max(len(scores) for scores in values[body_system].values())
+
+    ordered = sorted(values, key=lambda name: (name == UNNAMED, -count(name), name))
+    scores = [
+        _score(body_system, system, values[body_system][system])
+        for body_system in ordered
+        for system in systems
+        if system in values[body_system]
+    ]
+    return BodySystemScores(metric, results[0].suite, systems, tuple(scores))
+
+
+def _name_body_systems(
+    results: Sequence[Result], root: str | Path | None
+) -> dict[str, dict[str, str]]:
+    """By task and query the body system."""
+    local_tasks = ResultSet.open(results).local_tasks
+    names: dict[str, dict[str, str]] = {}
+    for result in results:
+        if result.task not in names:
+            task = load_task(local_tasks.get(result.task, result.task), root=root)
+            ids, body_systems = task.queries.ids, task.queries.body_systems
+            pairs = zip(ids.to_pylist(), body_systems.to_pylist(), strict=True)
+            names[result.task] = {query_id: name or UNNAMED for query_id, name in pairs}
+    return names
+
+
+def _score(body_system: str, system: str, values: Sequence[float]) -> BodySystemScore:
+    column = np.array(values)
+    return BodySystemScore(
+        body_system, system, len(column), float(column.mean()), mean_interval(column)
+    )

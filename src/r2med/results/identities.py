@@ -1,0 +1,53 @@
+"""How the identities of two systems differ, for messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from r2med.results.record import Result
+
+#: Differences that a message names, and characters of each value.
+_LISTED = 3
+_LONGEST = 24
+
+
+def describe_difference(first: Result, second: Result) -> str:
+    """One sentence on the settings in which two results' systems differ."""
+    differing = find_differences(first, second)
+    values = [f"{name} ({a} and {b})" for name, (a, b) in differing.items()]
+    return f"They differ in {', '.join(values) or 'the order of ties'}."
+
+
+def find_differences(first: Result, second: Result) -> dict[str, tuple[str, str]]:
+    """The first settings in which two systems differ, with both values."""
+    first_values = dict(flatten(first.record.system.identity))
+    second_values = dict(flatten(second.record.system.identity))
+    names = [
+        name
+        for name in first_values | second_values
+        if first_values.get(name) != second_values.get(name)
+    ]
+    return {
+        name: (_shorten(first_values, name), _shorten(second_values, name))
+        for name in names[:_LISTED]
+    }
+
+
+def _shorten(values: Mapping[str, object], name: str) -> str:
+    if name not in values:
+        return "none"
+    text = json.dumps(values[name], ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]}..."
+
+
+def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The single values of an identity, by their path such as `first.retriever.depth`."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from flatten(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from flatten(item, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -1,0 +1,272 @@
+"""The index of a results folder: summaries of all records, so that listing them is quick.
+
+The index is one file in the cache and never the truth: an entry counts only while the size, times
+and inode of its record are unchanged; everything else is read from the results folder again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from r2med.errors import DamagedError
+from r2med.paths import cache_folder
+from r2med.results.record import RECORD_FILE, AnswerCounts, Result, Summary, read_record
+from r2med.storage import read_sealed, write_sealed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Part of the file name: a change of `Summary` or of its meaning raises it.
+_FORMAT = 2
+#: Results that are worth an index file; fewer are read quickly without one.
+_WORTH_INDEXING = 100
+#: Nanoseconds after which two changes of a file cannot share one time stamp.
+_SETTLED_NS = 2_000_000_000
+
+Stamp = tuple[int, int, int, int]
+"""Size, modification time, change time and inode of a record."""
+
+
+@dataclass(frozen=True)
+class FolderContent:
+    """All results under a results folder, newest first, and what could not be read."""
+
+    results: tuple[Result, ...]
+    damaged: Mapping[Path, str]
+    """The problem that was found, by folder."""
+    stamps: Mapping[Path, Stamp]
+    """Changes whenever a record is written again, by folder."""
+
+
+def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
+    """Read the results under a folder, or of one suite in it, through the folder's index."""
+    if root.is_file():
+        raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(root))
+    damaged: dict[Path, str] = {}
+    stamps = dict(_find_records(root, damaged, suite))
+    index_file = _index_file(root)
+    indexed = _read_index(index_file) if len(stamps) >= _WORTH_INDEXING else {}
+    summaries: dict[str, tuple[Stamp, Summary]] = {}
+    for folder, stamp in stamps.items():
+        entry = indexed.get(folder)
+        if entry is not None and entry[0] == stamp:
+            summaries[folder] = entry
+            continue
+        try:
+            summary = Summary.of(read_record(root / folder))
+            summaries[folder] = (stamp, replace(summary, size=folder_size(root / folder)))
+        except DamagedError as problem:
+            damaged[root / folder] = str(problem)
+    changed = indexed.keys() != summaries.keys() or any(
+        indexed[folder] is not entry for folder, entry in summaries.items()
+    )
+    if changed and suite is None and len(stamps) >= _WORTH_INDEXING:
+        _write_index(index_file, summaries)
+    results = [
+        Result(root / folder, summary, reused=True) for folder, (_, summary) in summaries.items()
+    ]
+    results.sort(key=lambda result: result.summary.created, reverse=True)
+    by_folder = {root / folder: stamp for folder, stamp in stamps.items()}
+    return FolderContent(tuple(results), damaged, by_folder)
+
+
+def folder_size(folder: Path) -> int:
+    """The bytes of the files in a folder."""
+    with os.scandir(folder) as entries:
+        return sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
+
+
+def folder_times(root: Path) -> tuple[tuple[str, int], ...] | None:
+    """Modification times of the folders that contain results; None while they may still change.
+
+    A result that is added, replaced or removed changes the time of the folder around it, so equal
+    times mean equal results. A folder that changed a moment ago could change again unnoticed.
+    """
+    times = []
+    now = time.time_ns()
+    folders = [str(root), *(entry.path for entry in _subfolders(str(root)))]
+    for folder in folders[1:].copy():
+        folders += [entry.path for entry in _subfolders(folder)]
+    for folder in folders:
+        try:
+            modified = os.stat(folder).st_mtime_ns  # noqa: PTH116 - on every request
+        except OSError:
+            modified = 0
+        if now - modified < _SETTLED_NS:
+            return None
+        times.append((folder, modified))
+    return tuple(times)
+
+
+def _find_records(
+    root: Path, damaged: dict[Path, str], only: str | None
+) -> Iterator[tuple[str, Stamp]]:
+    """Folder of each record relative to `root`, and its stamp."""
+    for suite in _list_folders(root, damaged):
+        if only not in (None, suite.name):
+            continue
+        for task in _list_folders(Path(suite.path), damaged):
+            for result in _list_folders(Path(task.path), damaged):
+                folder = f"{suite.name}/{task.name}/{result.name}"
+                try:
+                    status = os.stat(f"{result.path}/{RECORD_FILE}")  # noqa: PTH116 - many files
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError as problem:
+                    damaged[root / folder] = f"{root / folder}: {problem.strerror}."
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    times = (status.st_mtime_ns, status.st_ctime_ns)
+                    yield folder, (status.st_size, *times, status.st_ino)
+                else:
+                    path = root / folder / RECORD_FILE
+                    damaged[root / folder] = f"{path}: not a regular file."
+
+
+def _list_folders(folder: Path, damaged: dict[Path, str]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                (entry for entry in entries if entry.name[0] != "." and entry.is_dir()),
+                key=lambda entry: entry.name,
+            )
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as problem:
+        damaged[folder] = f"{folder}: {problem.strerror}. Results in it are left out."
+        return []
+
+
+def _subfolders(folder: str) -> list[os.DirEntry[str]]:
+    return _list_folders(Path(folder), {})
+
+
+def _index_file(root: Path) -> Path:
+    name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:32]
+    return cache_folder("indexes") / "results" / f"{name}-{_FORMAT}.arrow"
+
+
+_TEXTS = ("key", "system_key", "spec", "label", "task", "suite", "data", "task_folder", "created")
+_JSON = ("other_specs", "differences", "answers")
+#: Stored as one column per metric, which is converted when it is first used.
+_METRICS = ("metrics", "micro")
+
+
+class _Columns(dict[str, list[float | None]]):
+    """The columns of a batch as lists, by metric; each is converted when it is first used."""
+
+    def __init__(self, batch: pa.RecordBatch, prefix: str) -> None:
+        super().__init__()
+        self._batch = batch
+        self._prefix = prefix
+        self.names = [
+            name.removeprefix(prefix) for name in batch.schema.names if name.startswith(prefix)
+        ]
+
+    def __missing__(self, metric: str) -> list[float | None]:
+        if metric not in self.names:
+            raise KeyError(metric)
+        values: list[float | None] = self._batch.column(f"{self._prefix}{metric}").to_pylist()
+        self[metric] = values
+        return values
+
+
+class _MetricsRow(Mapping[str, float]):
+    """The metrics of one result in the index."""
+
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, columns: _Columns, row: int) -> None:
+        self._columns = columns
+        self._row = row
+
+    def __getitem__(self, metric: str) -> float:
+        value = self._columns[metric][self._row]
+        if value is None:
+            raise KeyError(metric)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._columns.names if self._columns[name][self._row] is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _read_index(path: Path) -> dict[str, tuple[Stamp, Summary]]:
+    """Entries by folder; empty if the index cannot be read."""
+    try:
+        [batch] = read_sealed(path)
+        columns: dict[str, list[Any]] = {
+            name: batch.column(name).to_pylist() for name in batch.schema.names if ":" not in name
+        }
+        for name in _METRICS:
+            metrics = _Columns(batch, f"{name}:")
+            columns[name] = [_MetricsRow(metrics, row) for row in range(len(batch))]
+        for name in _JSON:
+            # One document, so that equal keys share their memory.
+            columns[name] = json.loads(f"[{','.join(columns[name])}]")
+        for name in ("other_specs", "differences"):
+            columns[name] = [tuple(value) for value in columns[name]]
+        columns["answers"] = [
+            AnswerCounts(**value) if value is not None else None for value in columns["answers"]
+        ]
+        names = [field.name for field in fields(Summary)]
+        summaries = map(Summary, *(columns[name] for name in names))
+        stamps = zip(*(columns[name] for name in _STAMP), strict=True)
+        return dict(zip(columns["folder"], zip(stamps, summaries, strict=True), strict=True))
+    except (OSError, DamagedError, KeyError, ValueError, TypeError):
+        return {}
+
+
+_STAMP = ("record_size", "modified", "changed", "inode")
+
+
+def _write_index(path: Path, entries: Mapping[str, tuple[Stamp, Summary]]) -> None:
+    """Write entries whose files can no longer change within their time stamps."""
+    settled = time.time_ns() - _SETTLED_NS
+    rows = [
+        (folder, stamp, summary)
+        for folder, (stamp, summary) in entries.items()
+        if max(stamp[1], stamp[2]) < settled
+    ]
+    with suppress(OSError):
+        write_sealed(path, [_to_batch(rows)])
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(asdict(value) if isinstance(value, AnswerCounts) else value)
+
+
+def _to_batch(rows: Iterable[tuple[str, Stamp, Summary]]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    table: dict[str, list[Any]] = {"folder": [], **{name: [] for name in _STAMP}}
+    table |= {field.name: [] for field in fields(Summary)}
+    for folder, stamp, summary in rows:
+        table["folder"].append(folder)
+        for name, value in zip(_STAMP, stamp, strict=True):
+            table[name].append(value)
+        for field in fields(Summary):
+            value = getattr(summary, field.name)
+            table[field.name].append(_to_json(value) if field.name in _JSON else value)
+    for name in _METRICS:
+        rows_of_metrics = table.pop(name)
+        metric_names = dict.fromkeys(metric for row in rows_of_metrics for metric in row)
+        for metric in metric_names:
+            table[f"{name}:{metric}"] = [row.get(metric) for row in rows_of_metrics]
+    types: dict[str, Any] = dict.fromkeys((*_TEXTS, *_JSON, "folder"), pa.large_string())
+    types |= {"seconds": pa.float64()}
+    types |= {name: pa.float64() for name in table if ":" in name}
+    arrays = {name: pa.array(values, types.get(name, pa.int64())) for name, values in table.items()}
+    return pa.RecordBatch.from_pydict(arrays)

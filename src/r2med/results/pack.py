@@ -1,0 +1,220 @@
+"""Pack stored results into one archive, and verify an archive by measuring its runs again.
+
+An archive is a zip file with `manifest.json` (the sha256 of every other file), the folders of the
+results, their stored generations and traces, and the prompts of their expanders. Texts of tasks
+and judgements are not part of it. Verification reads data only; it never runs code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from r2med.errors import DamagedError, DataError, R2MedError
+from r2med.measure import measure
+from r2med.paths import home_folder
+from r2med.results.record import Result
+from r2med.results.store import read_result
+from r2med.storage import write_file
+from r2med.tables import Tabular, make_table, table_columns
+from r2med.tasks.load import load_task
+
+MANIFEST = "manifest.json"
+_FORMAT = 1
+#: An archive that would unpack to more bytes is refused.
+_MOST_BYTES = 16 * 2**30
+#: Scores of the same run and judgements differ by less, whatever the machine.
+_TOLERANCE = 1e-9
+#: All files of an archive have this date, so that equal content gives equal archives.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+Outcome = Literal["confirmed", "different", "damaged", "not measured"]
+
+
+def pack_results(results: Sequence[Result], path: Path) -> dict[str, str]:
+    """Write results with their runs, generations and prompts into an archive.
+
+    Args:
+        results: The results to pack.
+        path: The archive to write.
+
+    Returns:
+        The sha256 of every file in the archive.
+    """
+    contents = dict(_collect_files(results))
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    manifest = {
+        "format": _FORMAT,
+        "r2med": version("r2med"),
+        "results": [
+            {"key": result.key, "system": result.system, "task": result.task} for result in results
+        ],
+        "files": hashes,
+    }
+    contents[MANIFEST] = json.dumps(manifest, indent=2).encode()
+    with tempfile.SpooledTemporaryFile() as buffer:
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name in sorted(contents):
+                archive.writestr(zipfile.ZipInfo(name, _DATE), contents[name])
+        buffer.seek(0)
+        write_file(path, buffer.read())
+    return hashes
+
+
+def _collect_files(results: Sequence[Result]) -> Iterator[tuple[str, bytes]]:
+    """Names in the archive and contents; a file of two results is there once."""
+    for result in results:
+        for file in sorted(result.folder.iterdir()):
+            if file.is_file():
+                yield f"results/{result.folder.name}/{file.name}", file.read_bytes()
+        for stage in result.record.stages:
+            stored = [stage.generations.path if stage.generations else None, stage.trace]
+            for relative in filter(None, stored):
+                file = home_folder() / relative
+                if file.is_file():
+                    yield f"generations/{PurePosixPath(relative)}", file.read_bytes()
+            if stage.type == "expander":
+                yield from _collect_prompts(stage.name)
+
+
+def _collect_prompts(method: str) -> Iterator[tuple[str, bytes]]:
+    folder = files("r2med.expand") / "prompts" / method
+    if folder.is_dir():
+        for file in folder.iterdir():
+            if file.name.endswith(".toml"):
+                yield f"prompts/{method}/{file.name}", file.read_bytes()
+
+
+@dataclass(frozen=True)
+class VerifiedResult:
+    """What the verification of one packed result found."""
+
+    system: str
+    task: str
+    key: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True, eq=False)
+class Verification(Tabular):
+    """The outcome of verifying an archive."""
+
+    archive: str
+    files: int
+    results: tuple[VerifiedResult, ...]
+
+    is_drawn = True
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is damaged and no score differs."""
+        return all(result.outcome in ("confirmed", "not measured") for result in self.results)
+
+    def to_arrow(self) -> pa.Table:
+        """One row per result."""
+        return make_table(table_columns(VerifiedResult), map(vars, self.results))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything."""
+        return {
+            "archive": self.archive,
+            "files": self.files,
+            "passed": self.passed,
+            "results": [asdict(result) for result in self.results],
+        }
+
+
+def verify_archive(path: Path, root: Path | None = None) -> Verification:
+    """Check the files of an archive and measure its runs again where the task's data is here.
+
+    Args:
+        path: An archive that `pack_results` wrote.
+        root: Folder of the tasks' data; by default the fetched data is used.
+
+    Raises:
+        DataError: The file is not such an archive, or its names leave the folder.
+        DamagedError: A file is missing or its checksum differs.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        manifest = _unpack(path, folder)
+        results = tuple(
+            _verify_result(result_folder, root)
+            for result_folder in sorted((folder / "results").iterdir())
+        )
+    return Verification(str(path), len(manifest["files"]), results)
+
+
+def _unpack(path: Path, folder: Path) -> dict[str, Any]:
+    """Write the files of an archive after checking their names, sizes and checksums."""
+    try:
+        archive = zipfile.ZipFile(path)
+        manifest = json.loads(archive.read(MANIFEST))
+        hashes = dict(manifest["files"])
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist, expected an archive.") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError):
+        raise DataError(
+            f"{path} is not an archive of results: it has no readable {MANIFEST}.\n"
+            "Make one with `r2med results pack`."
+        ) from None
+    with archive:
+        sizes = {info.filename: info.file_size for info in archive.infolist()}
+        if sum(sizes.values()) > _MOST_BYTES:
+            raise DataError(f"{path} unpacks to {sum(sizes.values()):,} bytes, which is too much.")
+        for name, expected in hashes.items():
+            parts = PurePosixPath(name).parts
+            if name.startswith("/") or ".." in parts or "\\" in name or not parts:
+                raise DataError(f"{path}: the name {name!r} leaves the archive's folder.")
+            if name not in sizes:
+                raise DamagedError(f"{path}: {name} is missing.")
+            content = archive.read(name)
+            if hashlib.sha256(content).hexdigest() != expected:
+                raise DamagedError(f"{path}: the checksum of {name} differs from its manifest.")
+            target = folder.joinpath(*parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    return dict(manifest)
+
+
+def _verify_result(folder: Path, root: Path | None) -> VerifiedResult:
+    try:
+        result = read_result(folder)
+        run = result.run
+    except R2MedError as problem:
+        return VerifiedResult("", "", folder.name, "damaged", str(problem).splitlines()[0])
+
+    def outcome(name: Outcome, detail: str) -> VerifiedResult:
+        return VerifiedResult(result.system, result.task, result.key, name, detail)
+
+    try:
+        task = load_task(result.task, root=root)
+    except R2MedError:
+        return outcome("not measured", "the data of the task is not here")
+    if task.hash != result.data:
+        return outcome("not measured", "the data of the task here is another edition")
+    ties = result.record.system.ties
+    names = list(result.metrics)
+    means = measure(run, task.judgements, names, ties=ties).means()  # type: ignore[arg-type]
+    different = [
+        name for name, value in result.metrics.items() if abs(means[name] - value) > _TOLERANCE
+    ]
+    if different:
+        first = different[0]
+        return outcome(
+            "different",
+            f"{first} is {means[first]:.4f}, recorded {result.metrics[first]:.4f}"
+            + (f" and {len(different) - 1} more metrics" if different[1:] else ""),
+        )
+    return outcome("confirmed", f"{len(names)} metrics measured again from the run")

@@ -1,0 +1,59 @@
+"""Whether a result was made on the published data of its task, and how tables say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from r2med.results.record import Result
+from r2med.tasks.registry import registered_task
+from r2med.tasks.task import SAMPLE
+
+#: Follows a task's name wherever its data is not the published one.
+NOT_PUBLISHED = "(not the published data)"
+#: Differences that a message names.
+_LISTED = 3
+
+
+def describe_other_data(result: Result) -> str | None:
+    """How the data of a result differs from the published data of its task; None if it does not."""
+    return _describe(result.task, result.suite, result.data, result.summary.differences)
+
+
+@lru_cache(4096)  # asked for every result, and few of them differ in these
+def _describe(task: str, suite: str | None, data: str, differences: tuple[str, ...]) -> str | None:
+    entry = registered_task(task) if suite else None
+    if entry is None:
+        return f"{task} is a local task, not verified data"
+    if not differences and entry.data not in (None, data):
+        differences = (f"other data than edition {entry.edition}",)
+    if not differences:
+        return None
+    more = len(differences) - _LISTED
+    listed = "; ".join(differences[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return f"The data differs from the manifest of {entry.name}: {listed}"
+
+
+def has_published_data(result: Result) -> bool:
+    """Whether the data is the published data of a registered task."""
+    return describe_other_data(result) is None
+
+
+def find_other_data(results: Iterable[Result]) -> dict[str, str]:
+    """Registered tasks whose data is not the published one, and how it differs."""
+    differing: dict[str, str] = {}
+    for result in results:
+        difference = describe_other_data(result) if result.suite not in (None, SAMPLE) else None
+        if difference:
+            differing[result.task] = difference
+    return differing
+
+
+def name_tasks(results: Iterable[Result]) -> dict[str, str]:
+    """What tables call the tasks: their names, marked if their data is not the published one."""
+    results = list(results)
+    differing = find_other_data(results)
+    return {
+        result.task: f"{result.task} {NOT_PUBLISHED}" if result.task in differing else result.task
+        for result in results
+    }

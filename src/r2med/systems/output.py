@@ -1,0 +1,139 @@
+"""What a stage gets and returns: its context, and its run with facts and costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING
+
+from r2med.execution.resources import Warn, log_warning
+from r2med.execution.usage import Usage
+from r2med.runs import Run
+from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.systems.stages import Stage
+
+#: What stages report about themselves, by the name of the stage.
+Facts = Mapping[str, Mapping[str, object]]
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """One step of a stage; a figure that is not known is None, never zero."""
+
+    part: str
+    """The name of the stage; empty for loading and measuring."""
+    stage: str
+    """What was done: index, search, fuse, rerank, ..."""
+    seconds: float
+    """Wall time."""
+    texts: int | None = None
+    tokens: int | None = None
+    calls: int | None = None
+    money: float | None = None
+    """US dollars, where a price is known."""
+    cached: int | None = None
+    """Texts, pairs or calls that a cache answered; `texts`, `tokens`, `calls` and `money` leave
+    them out."""
+    cached_tokens: int | None = None
+    """Tokens of the cached answers of language models when they were made."""
+    cached_money: float | None = None
+    answer_seconds: float | None = None
+    """Wall time of the requests to language models; cached answers count as recorded."""
+    request_p50: float | None = None
+    """Median seconds of one request, from sending it to its last byte."""
+    request_p95: float | None = None
+    reused: bool = False
+    """True when the work was not done again: the figures are those of the stored result."""
+
+    @property
+    def usage(self) -> Usage:
+        """What was used besides time."""
+        return Usage(**{field.name: getattr(self, field.name) for field in fields(Usage)})
+
+
+@dataclass(frozen=True)
+class StageOutput:
+    """Everything that running a stage produced."""
+
+    run: Run
+    facts: Facts = field(default_factory=dict)
+    """By the name of the stage; the stages that it builds on are included."""
+    costs: tuple[StageCost, ...] = ()
+    """In the order in which they arose."""
+
+
+@dataclass(frozen=True)
+class StageContext:
+    """What a stage runs with: the task, and how it gets the outputs of the stages it builds on.
+
+    These are asked for through `run_member`, so that a stored result can answer instead.
+    """
+
+    task: Task
+    run_member: Callable[[Stage, StageContext], StageOutput]
+    warn: Warn = log_warning
+    strict: bool = False
+    """Whether data warnings are errors."""
+
+    def warn_about(self, name: str, message: str) -> None:
+        """Report a warning about a stage on this task."""
+        self.warn(f"{self.task.name}: {name}: {message}")
+
+
+def run_member(stage: Stage, context: StageContext) -> StageOutput:
+    """Run a stage now; the plain value of `StageContext.run_member`."""
+    return stage.run(context)
+
+
+class Stopwatch:
+    """Measures the wall time of one step."""
+
+    def __init__(self, part: str, stage: str) -> None:
+        self._part = part
+        self._stage = stage
+        self.seconds = 0.0
+
+    def cost(self, usage: Usage | None = None) -> StageCost:
+        """Return the cost of the step, with what it used."""
+        used = asdict(usage) if usage else {}
+        return StageCost(self._part, self._stage, self.seconds, **used)
+
+
+@contextmanager
+def measure_step(stage: str, part: str = "") -> Iterator[Stopwatch]:
+    """Measure the wall time of a block; `cost` of the yielded value is valid after it."""
+    watch, start = Stopwatch(part, stage), time.perf_counter()
+    try:
+        yield watch
+    finally:
+        watch.seconds = time.perf_counter() - start
+
+
+def merge_facts(*several: Facts) -> Facts:
+    """Join facts of stages; a second stage of the same name is numbered, as in `listwise (2)`."""
+    merged: dict[str, Mapping[str, object]] = {}
+    for facts in several:
+        for name, values in facts.items():
+            unique, number = name, 1
+            while unique in merged and merged[unique] != values:
+                number += 1
+                unique = f"{name} ({number})"
+            merged[unique] = values
+    return merged
+
+
+def seconds_by_step(costs: Iterable[StageCost]) -> dict[str, float]:
+    """Add the seconds of equal steps, in order of first appearance."""
+    total: dict[str, float] = {}
+    for cost in costs:
+        total[cost.stage] = total.get(cost.stage, 0.0) + cost.seconds
+    return total
+
+
+def mark_reused(costs: Iterable[StageCost]) -> tuple[StageCost, ...]:
+    """Return costs of work that was not done again."""
+    return tuple(replace(cost, reused=True) for cost in costs)

@@ -1,0 +1,163 @@
+"""Tables of the API: Arrow inside, pandas and polars for those who have them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from r2med.errors import MissingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN_ROWS = 10
+
+#: A spreadsheet takes a cell that starts with one of these as a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+class Tabular(ABC):
+    """A value that is also a table; a class says what its Arrow table is, the rest follows."""
+
+    is_drawn: ClassVar[bool] = False
+    """Whether `r2med.report.drawing` prints the value as the command line does."""
+
+    def __init_subclass__(cls) -> None:
+        """Keep the short form below where a dataclass would write one with all of its content."""
+        cls.__repr__ = cls.__dict__.get("__repr__", Tabular.__repr__)  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        table = self.to_arrow()
+        return f"{type(self).__name__}({table.num_rows:,} rows, {table.num_columns} columns)"
+
+    def __str__(self) -> str:
+        if not self.is_drawn:
+            return repr(self)
+        text = io.StringIO()
+        width = max(80, shutil.get_terminal_size().columns)
+        out = import_module("r2med.report.console").console(text, width)
+        import_module("r2med.report.drawing").draw(self, out)
+        return text.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the output of the command line, or the first rows of the table."""
+        if not self.is_drawn:
+            table = self.to_arrow().slice(0, _SHOWN_ROWS)
+            rows = ([_cell(value) for value in row.values()] for row in table.to_pylist())
+            return html_table(repr(self), table.column_names, rows)
+        page = import_module("r2med.report.formats").Page()
+        import_module("r2med.report.drawing").draw(self, page)
+        return notebook_html(str(page.to_html()))
+
+    @abstractmethod
+    def to_arrow(self) -> pa.Table:
+        """The table as Arrow."""
+
+    def to_pandas(self) -> Any:
+        """The table as a pandas data frame."""
+        _library("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The table as a polars data frame."""
+        return _library("polars").from_arrow(self.to_arrow())
+
+    def to_json(self) -> Any:
+        """Everything, as values that JSON has; here one record per row."""
+        return self.to_arrow().to_pylist()
+
+    def to_csv(self) -> str:
+        """The table as CSV text; an empty cell is a missing value."""
+        return csv_text(self.to_arrow())
+
+
+#: Rules, tabular numerals and quiet headings; colours follow the notebook's text colour, so that
+#: tables suit light and dark themes.
+_NOTEBOOK_STYLE = """<style>
+.r2med table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 8px 0; }
+.r2med th, .r2med td { padding: 4px 12px; border: 0; background: none; color: inherit;
+  border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
+.r2med th { font-weight: 400; opacity: 0.7; vertical-align: bottom; }
+.r2med tr:hover td { background: color-mix(in srgb, #0f8f8f 12%, transparent); }
+.r2med p { margin: 6px 0; max-width: 75ch; }
+</style>"""
+
+
+def notebook_html(content: str) -> str:
+    """Return tables and texts for a notebook in the style of the explorer, for both themes."""
+    return f'<div class="r2med">{_NOTEBOOK_STYLE}{content}</div>'
+
+
+def html_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    notes: Iterable[str] = (),
+) -> str:
+    """A plain HTML table for a notebook; texts are escaped."""
+    heads = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    below = [f"<p>{escape(note)}</p>" for note in notes]
+    table = f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return notebook_html("".join([f"<p><b>{escape(title)}</b></p>", table, *below]))
+
+
+def _cell(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "" if value is None else str(value)
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise MissingError(f"to_{name}() needs {name}: pip install {name}") from None
+
+
+def make_table(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) -> pa.Table:
+    """Rows as an Arrow table of these columns; a key that a row lacks is a missing value."""
+    import pyarrow as pa
+
+    kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    schema = pa.schema([pa.field(name, kinds[value_type]) for name, value_type in columns.items()])
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def table_columns(record: type) -> dict[str, type]:
+    """The fields of a dataclass that hold one value or none, as columns of a table."""
+    columns: dict[str, type] = {}
+    for name, hint in get_type_hints(record).items():
+        kinds = [
+            value_type for value_type in get_args(hint) or (hint,) if value_type is not type(None)
+        ]
+        if get_origin(hint) is Literal:
+            columns[name] = str
+        elif len(kinds) == 1 and kinds[0] in (str, int, float, bool):
+            columns[name] = kinds[0]
+    return columns
+
+
+def _csv_cell(value: object) -> object:
+    """Return a value for a CSV cell; text that a spreadsheet would run as a formula is escaped."""
+    if isinstance(value, list):
+        return json.dumps(value)
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value
+
+
+def csv_text(table: pa.Table) -> str:
+    """Arrow as CSV, quoted only where a value needs it; numbers keep all digits, lists are JSON."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for batch in table.to_batches():
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    return text.getvalue()

@@ -1,0 +1,71 @@
+"""Results arrive in MLflow, Weights & Biases and TensorBoard: read back with the real libraries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import r2med
+from r2med.callbacks import log_to_mlflow, log_to_tensorboard, log_to_wandb
+from r2med.results.record import Result
+
+METRICS = ("ndcg@10", "recall@100")
+
+
+@pytest.fixture
+def results() -> list[Result]:
+    return r2med.evaluate_all(["bm25", "bm25-nano"], ["demo/biology", "demo/medqa-diag"])
+
+
+@pytest.mark.extra("mlflow")
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_has_one_run_per_system_with_every_metric(
+    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = (tmp_path / "mlruns").as_uri()
+
+    run_ids = log_to_mlflow(results, metrics=METRICS, experiment="trial", tracking_uri=uri)
+
+    assert len(run_ids) == 2
+    logged = mlflow.MlflowClient(uri).get_run(run_ids[0]).data
+    expected = next(r for r in results if r.name == "bm25" and r.task == "demo/biology")
+    assert logged.params["system"] == "bm25"
+    assert logged.metrics["demo/biology/ndcg_at_10"] == expected.metrics["ndcg@10"]
+    assert "task_mean/recall_at_100" in logged.metrics
+
+
+@pytest.mark.extra("wandb")
+@pytest.mark.filterwarnings("ignore")
+def test_wandb_stores_offline_runs_with_the_values(
+    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_SILENT", "true")
+
+    run_ids = log_to_wandb(results, metrics=METRICS, folder=tmp_path, mode="offline")
+
+    folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
+    assert len(run_ids) == len(folders) == 2
+    assert {folder.name.rsplit("-", 1)[1] for folder in folders} == set(run_ids)
+    logs = b"".join(path.read_bytes() for path in (tmp_path / "wandb").glob("*/*.wandb"))
+    assert b"demo/biology/ndcg@10" in logs
+    assert all(json.dumps(result.metrics["ndcg@10"]).encode() in logs for result in results)
+
+
+@pytest.mark.extra("tensorboard")
+@pytest.mark.filterwarnings("ignore")
+def test_tensorboard_reads_the_values_back(results: list[Result], tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folders = log_to_tensorboard(results, tmp_path, metrics=METRICS, step=7)
+
+    assert [folder.name for folder in folders] == ["bm25", "bm25-nano"]
+    events = EventAccumulator(str(folders[0])).Reload()
+    [event] = events.Scalars("demo/medqa-diag/ndcg@10")
+    expected = next(r for r in results if r.name == "bm25" and r.task == "demo/medqa-diag")
+    assert event.step == 7
+    assert event.value == pytest.approx(expected.metrics["ndcg@10"], abs=1e-6)

@@ -1,0 +1,59 @@
+"""Scores by body system are means over the queries that name it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import r2med
+from r2med.errors import MissingError
+from r2med.results.body_systems import score_body_systems
+from tests.cli.running import run
+
+TASK = "demo/pmc-treatment"
+
+
+def test_each_body_system_has_the_mean_of_its_queries(tmp_path: Path) -> None:
+    result = r2med.evaluate("bm25", TASK, results=tmp_path)
+    task = r2med.load_task(TASK)
+    names = dict(
+        zip(task.queries.ids.to_pylist(), task.queries.body_systems.to_pylist(), strict=True)
+    )
+    values: dict[str, list[float]] = {}
+    for query, value in result.scores.by_query("ndcg@10").items():
+        values.setdefault(names[query] or "not named", []).append(value)
+
+    scores = score_body_systems([result])
+
+    assert {score.body_system: score.queries for score in scores.scores} == {
+        name: len(column) for name, column in values.items()
+    }
+    for score in scores.scores:
+        assert score.mean == pytest.approx(np.mean(values[score.body_system]))
+        assert score.mean in score.interval
+    assert sum(score.queries for score in scores.scores) == len(result.scores)
+
+
+def test_the_command_shows_and_exports_the_table(tmp_path: Path) -> None:
+    settings = ("bm25", "--task", TASK, "--by", "body-system", "--results", str(tmp_path))
+    table, data = run("eval", *settings), run("eval", *settings, "--json")
+
+    assert table.code == 0, table.err
+    assert max(map(len, table.out.splitlines())) <= 80
+    names = [score["body_system"] for score in json.loads(data.out)["scores"]]
+    assert names and all(name in table.out for name in names)
+
+
+def test_tasks_without_body_systems_say_so(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text('{"id": "a", "text": "iron"}\n')
+    (folder / "query.jsonl").write_text('{"id": "1", "text": "iron"}\n')
+    (folder / "qrels.jsonl").write_text('{"q_id": "1", "p_id": "a", "score": 1}\n')
+    result = r2med.evaluate("bm25", folder, results=tmp_path / "results")
+
+    with pytest.raises(MissingError, match="no query names a body system"):
+        score_body_systems([result])
