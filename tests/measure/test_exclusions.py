@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError
-from r2med.measure.exclusions import read_exclusions, remove_excluded
 from r2med.measure.run_scores import score_run_file
 from r2med.runs import Run
+from r2med.runs.exclusions import remove_excluded
+from r2med.tasks.reading.exclusions import read_exclusions
 from tests.cli.running import run
 
 LISTS = st.dictionaries(

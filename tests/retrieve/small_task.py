@@ -31,7 +31,9 @@ def own_task(
         name="own",
         suite=None,
         corpus=Corpus(texts(*documents), texts(*documents.values())),
-        queries=Queries(texts(*queries), texts(*queries.values()), nothing, nothing, nothing),
+        queries=Queries(
+            texts(*queries), texts(*queries.values()), nothing, nothing, nothing, nothing
+        ),
         judgements=judgements_of({query: {next(iter(documents)): 1} for query in queries}),
         source=Path(),
         entry=entry,

@@ -17,6 +17,7 @@ from r2med.report.formats import show
 
 if TYPE_CHECKING:
     from r2med.report.console import ProgressBar
+    from r2med.report.formats import Format
     from r2med.results.record import Result
     from r2med.systems.build import System
     from r2med.tasks.registry import TaskEntry
@@ -31,6 +32,7 @@ def evaluate(
     metrics: options.Metrics = None,
     judgements: options.Judgements = "benchmark",
     by: options.By = "task",
+    twins: options.Twins = False,
     force: options.Force = False,
     sample: options.Sample = None,
     sweep: options.Sweep = None,
@@ -75,8 +77,9 @@ def evaluate(
     if not specs:
         raise UsageError("no system is given. Name one, as in `r2med eval bm25`, or use --model.")
     options.refuse_unused_model_options(context, specs)
-    if output_format in ("csv", "json") and by != "body-system":
-        refuse_unread(context, f"on {output_format.upper()}", "by")
+    if output_format in ("csv", "json"):
+        unread = ("twins",) if by == "body-system" else ("by", "twins")
+        refuse_unread(context, f"on {output_format.upper()}", *unread)
     tasks = resolve(task, result_set.local_tasks)
     with progress() as bar, options.open_resources(context.params, bar) as resources:
         finished, stopped = _run(
@@ -105,10 +108,31 @@ def evaluate(
             show(score_body_systems(finished, metric, root=data_root), output_format)
         else:
             show(Evaluation(finished, metric_names), output_format, by=by)
+        if twins and finished:
+            _show_twins(finished, metric_names, output_format, data_root)
         for note in (*truncation_notes(finished), *reused_notes(finished)):
             notice(note)
     if stopped is not None:
         raise stopped
+
+
+def _show_twins(
+    results: Sequence[Result], metric_names: Sequence[str], output_format: Format, root: Path | None
+) -> None:
+    """Show what the scores become if unjudged duplicates inherit judgements."""
+    from r2med.audit.twins import score_twins
+    from r2med.results.select import ResultSet
+    from r2med.tasks.load import load_tasks
+
+    names = list(dict.fromkeys(result.task for result in results))
+    local_tasks = ResultSet.open(results).local_tasks
+    loaded = {
+        name: task
+        for name in names
+        for task in load_tasks(name, root=root, local_tasks=local_tasks)
+    }
+    metric = metric_names[0] if metric_names else "ndcg@10"
+    show(score_twins(results, loaded, metric), output_format)
 
 
 def _run(

@@ -191,6 +191,12 @@ WorkerTimeout = Annotated[
 ]
 
 Results = Annotated[Path, _output_option("--results", help="Folder of stored results.")]
+Twins = Annotated[
+    bool,
+    _output_option(
+        "--twins", help="Also show scores with judgements inherited by unjudged duplicates."
+    ),
+]
 By = Annotated[
     Literal["task", "scenario", "family", "body-system"],
     _output_option("--by", help="Rows of the table: task, scenario, family or body-system."),

@@ -43,9 +43,9 @@ def score(
     No task and no corpus are needed, and nothing is stored. To store a run as a result, evaluate
     `run:PATH` on its task.
     """
-    from r2med.measure.exclusions import read_exclusions
     from r2med.measure.metrics import HEADLINE, JUDGED, parse_metrics
     from r2med.measure.run_scores import score_run_file
+    from r2med.tasks.reading.exclusions import read_exclusions
 
     if repeats not in ("refuse", "first", "last"):
         raise UsageError(f"--repeats {repeats}: expected refuse, first or last.")

@@ -21,7 +21,11 @@ from r2med.tasks.registry import TaskEntry, all_entries, resolve, suites
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from r2med.audit.twins import Twin
     from r2med.tasks.load import Check
+
+#: Twins that a warning names.
+_TWINS_SHOWN = 5
 
 tasks = command_group(
     default="list", help="List, fetch, verify and describe tasks.", no_args_is_help=False
@@ -37,8 +41,10 @@ def check(
 ) -> None:
     """List all problems of your data at once, or describe it.
 
-    Each problem with its file, line and id. Exits with 1 when there are any.
+    Each problem with its file, line and id. Exits with 1 when there are any. Unjudged documents
+    with the text of a judged one are listed as a warning.
     """
+    from r2med.audit.twins import find_twins
     from r2med.report.tasks import problem_grids, summary
     from r2med.tasks.own_data import check as check_one
     from r2med.tasks.reading.source import task_folders
@@ -51,10 +57,25 @@ def check(
         if as_json
         else [summary(task) for found_problems, task in checked if task and not found_problems]
     )
+    for found_problems, task in checked:
+        if task and not found_problems:
+            _warn_twins(task.name, find_twins(task))
     facts = [asdict(problem) for problem in problems]
     answer(facts, *problem_grids(problems), *sound, as_json=as_json)
     if problems:
         raise typer.Exit(1)
+
+
+def _warn_twins(task: str, twins: Sequence[Twin]) -> None:
+    """Report unjudged documents that have the text of a judged one, with the first few."""
+    if not twins:
+        return
+    examples = [f"{twin.twin} like {twin.original} (query {twin.query})" for twin in twins]
+    more = "" if len(twins) <= _TWINS_SHOWN else f" and {len(twins) - _TWINS_SHOWN} more"
+    notice(
+        f"{task}: {plural(len(twins), 'unjudged twin')} of judged documents: "
+        f"{'; '.join(examples[:_TWINS_SHOWN])}{more}. `r2med eval --twins` shows their effect."
+    )
 
 
 @tasks.command("import")

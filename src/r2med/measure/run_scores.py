@@ -9,17 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from r2med.measure.exclusions import (
-    Exclusions,
-    remove_excluded,
-    remove_excluded_judgements,
-)
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.measure.metrics import HEADLINE, JUDGED, Metric
 from r2med.measure.scores import Scores, measure
+from r2med.runs.exclusions import remove_excluded
 from r2med.runs.files import Repeats, read_run
 from r2med.tables import Tabular, make_table
 from r2med.tasks.reading.collection import read_judgements
+from r2med.tasks.reading.exclusions import Exclusions, remove_excluded_judgements
 from r2med.tasks.task import Judgements
 
 

@@ -7,6 +7,7 @@ one step, so readers find the old one or the new one, whole.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -252,11 +253,14 @@ def _write_task(pool: Pool, folder: Path, split: str) -> None:
             "answer": queries.answers,
             "body_system": queries.body_systems,
             "reasoning": queries.reasonings,
+            "excluded_ids": queries.excluded_ids,
         }
     ).to_pylist()
     query_rows, positives = [], judged.by_query()
     for (query, text), row in zip(queries.items(), notes, strict=True):
         present = {name: note for name, note in row.items() if note is not None}
+        if "excluded_ids" in present:
+            present["excluded_ids"] = json.loads(present["excluded_ids"])
         query_rows.append({"id": query, "text": text, "doc_id": list(positives[query]), **present})
     write_jsonl(target / "query.jsonl", query_rows)
     rows = pa.table({"q_id": judged.query_ids, "p_id": judged.document_ids}).to_pylist()

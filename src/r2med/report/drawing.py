@@ -25,6 +25,7 @@ _MODULES = (
     "pack",
     "profiles",
     "audit",
+    "twins",
     "judgements",
 )
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from r2med.errors import DamagedError, DataError, MissingError, UsageError, nearest
 from r2med.paths import user_path
 from r2med.runs import Run
+from r2med.runs.exclusions import remove_excluded
 from r2med.runs.files import Oddities, Repeats, read_run
 from r2med.runs.run import TieOrder, find_positions
 from r2med.settings import setting
@@ -139,6 +140,7 @@ def fitted(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, 
         document_ids=task.corpus.document_ids,
         documents=documents[known.documents].astype(np.int32),
     )
+    fit, excluded = remove_excluded(fit, task.exclusions)
     if not len(fit.documents):
         raise DataError(
             f"{source}: none of its {len(run.documents):,} entries is for a query and a document "
@@ -153,6 +155,7 @@ def fitted(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, 
         unknown_documents=len(places),
         unknown_document=run.document_ids[int(places[0])].as_py() if len(places) else "",
         missing_queries=int((fit.lengths == 0).sum()),
+        excluded_documents=excluded,
     )
 
 
@@ -165,6 +168,8 @@ class Findings(Oddities):
     unknown_documents: int = 0
     unknown_document: str = ""
     missing_queries: int = 0
+    excluded_documents: int = 0
+    """Entries that were removed because their query excludes the document."""
     repeats: str = ""
     """Which of a document's entries counts, where one is repeated."""
 

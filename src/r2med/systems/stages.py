@@ -23,6 +23,7 @@ from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.interface import MeteredSearcher, QueryForm, Retriever, search_with
 from r2med.retrieve.run_files import CandidateSettings, Findings, RunFile, find_subset, fitted
 from r2med.runs import Run
+from r2med.runs.exclusions import remove_excluded
 from r2med.runs.run import TieOrder, sort_lists
 from r2med.settings import settings_identity
 from r2med.systems.output import (
@@ -110,8 +111,11 @@ class Retrieval(_Named):
 
     def search_variants(self, context: StageContext, variants: Variants) -> VariantOutput:
         """Search with each variant of the queries; the corpus is prepared once."""
+        task = context.task
+        # lists are as long as without exclusions
+        deeper = max(map(len, task.exclusions.values()), default=0)
         with measure_step("index", self.name) as indexing:
-            searcher = self.retriever.prepare(context.task)
+            searcher = self.retriever.prepare(task)
         facts = dict(searcher.facts())
         if isinstance(searcher, MeteredSearcher):
             index_usage = searcher.usage
@@ -120,9 +124,12 @@ class Retrieval(_Named):
         runs, usage = [], Usage()
         with measure_step("search", self.name) as searching:
             for forms in variants:
-                found = search_with(searcher, context.task.queries, forms, depth=self.depth)
-                runs.append(found.run)
+                found = search_with(searcher, task.queries, forms, depth=self.depth + deeper)
+                run, removed = remove_excluded(found.run, task.exclusions)
+                runs.append(run.truncate(self.depth) if deeper else run)
                 facts |= found.facts
+                if removed:
+                    facts["excluded_documents"] = removed
                 usage += found.usage
         costs = (indexing.cost(index_usage), searching.cost(usage))
         return VariantOutput(runs, {self.name: facts}, costs)

@@ -119,7 +119,7 @@ def _problems(source: Source) -> list[Problem]:
 
 
 _TEXT = ("text", "body", "content", "passage", "abstract")
-_NOTES = {name: (name,) for name in ("answer", "body_system", "reasoning")}
+_NOTES = {name: (name,) for name in ("answer", "body_system", "reasoning", "excluded_ids")}
 #: The fields of each table, and the names under which their columns are looked for.
 FIELDS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "corpus": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,13 +113,20 @@ class Queries(_Columns):
     answers: pa.LargeStringArray
     body_systems: pa.LargeStringArray
     reasonings: pa.LargeStringArray
+    excluded_ids: pa.LargeStringArray
+    """JSON lists of the documents that do not count for a query; see `Task.exclusions`."""
 
     @classmethod
     def of(cls, ids: Sequence[str], texts: Sequence[str]) -> Queries:
         """Queries without annotations."""
         none = pa.nulls(len(ids), pa.large_string())
         return cls(
-            pa.array(ids, pa.large_string()), pa.array(texts, pa.large_string()), none, none, none
+            pa.array(ids, pa.large_string()),
+            pa.array(texts, pa.large_string()),
+            answers=none,
+            body_systems=none,
+            reasonings=none,
+            excluded_ids=none,
         )
 
     def items(self) -> Iterator[tuple[str, str]]:
@@ -212,17 +220,29 @@ class Task:
         )
 
     @cached_property
+    def exclusions(self) -> Mapping[str, frozenset[str]]:
+        """By query the ids of documents that do not count; queries without any are left out."""
+        return {
+            query_id: frozenset(json.loads(excluded))
+            for query_id, excluded in zip(
+                self.queries.ids.to_pylist(), self.queries.excluded_ids.to_pylist(), strict=True
+            )
+            if excluded is not None
+        }
+
+    @cached_property
     def hash(self) -> str:
-        """Identity of all that a score depends on: corpus, query texts and judgements."""
-        other_columns = column_hash(
-            [
-                self.queries.ids,
-                self.queries.texts,
-                self.judgements.query_ids,
-                self.judgements.document_ids,
-                pa.array(self.judgements.scores),
-            ]
-        )
+        """Identity of all that a score depends on: corpus, queries, exclusions and judgements."""
+        columns = [
+            self.queries.ids,
+            self.queries.texts,
+            self.judgements.query_ids,
+            self.judgements.document_ids,
+            pa.array(self.judgements.scores),
+        ]
+        if self.exclusions:
+            columns.append(self.queries.excluded_ids)
+        other_columns = column_hash(columns)
         return hashlib.sha256(f"{self.corpus.hash}/{other_columns}".encode()).hexdigest()
 
     def document(self, document_id: str) -> str:

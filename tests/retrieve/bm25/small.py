@@ -32,8 +32,7 @@ def variant(name: str, **options: str) -> Bm25Retriever:
 
 
 def queries_of(asked: Mapping[str, str]) -> Queries:
-    nothing = texts(*[None] * len(asked))
-    return Queries(texts(*asked), texts(*asked.values()), nothing, nothing, nothing)
+    return Queries.of(list(asked), list(asked.values()))
 
 
 def task_of(documents: Sequence[tuple[str, str]], asked: Mapping[str, str]) -> Task:

@@ -27,7 +27,7 @@ from r2med.tasks.reading.source import Source
 from r2med.tasks.reading.text_column import LARGE_BYTES
 from r2med.tasks.task import Corpus, Judgements, Queries, StoredHash, Task
 
-FORMAT = 4
+FORMAT = 5
 #: Smaller tasks are parsed faster than a copy is opened.
 SMALLEST_BYTES = 1 << 18
 #: The name of threads that write copies.

@@ -19,6 +19,11 @@ from numpy.typing import NDArray
 from r2med.errors import DataError, plural
 from r2med.storage import release_memory
 from r2med.tasks.reading import fields
+from r2med.tasks.reading.exclusions import (
+    apply_exclusions_file,
+    normalize_exclusions,
+    remove_excluded_judgements,
+)
 from r2med.tasks.reading.fields import JUDGEMENT, Field, ReportProblem, Rows, raise_problem
 from r2med.tasks.reading.jsonl import decode_line, read_jsonl, read_lines, whole_number
 from r2med.tasks.reading.lines import lines
@@ -151,6 +156,13 @@ def _combine_parts(
         scores=judgements.columns["score"].to_numpy()[usable],
     )
     task_queries = Queries(*(queries.columns[field.column] for field in fields.QUERY))
+    task_queries = normalize_exclusions(task_queries, queries.locate)
+    exclusion_notices: list[str] = []
+    if source.exclusions is not None:
+        task_queries, unknown = apply_exclusions_file(task_queries, source.exclusions)
+        exclusion_notices += _count_notice(
+            unknown, "query", f"in {source.exclusions} unknown to the task, ignored."
+        )
     is_judged = pc.is_in(task_queries.ids, value_set=judged.query_ids)
     if only_judged:
         task_queries = task_queries.filter(is_judged)
@@ -180,7 +192,7 @@ def _combine_parts(
             repeated, "judgement", "given more than once with the same score, counted once."
         ),
     )
-    return Task(
+    task = Task(
         source.folder.name,
         None,
         corpus,
@@ -188,7 +200,19 @@ def _combine_parts(
         judged,
         source.folder,
         source.split,
-        notices=notices,
+        notices=(*notices, *exclusion_notices),
+    )
+    if not task.exclusions:
+        return task
+    excluded = sum(map(len, task.exclusions.values()))
+    notice = (
+        f"{plural(len(task.exclusions), 'query')} with {plural(excluded, 'excluded document')}, "
+        "removed from every ranked list before measuring."
+    )
+    return replace(
+        task,
+        judgements=remove_excluded_judgements(judged, task.exclusions),
+        notices=(*task.notices, notice),
     )
 
 

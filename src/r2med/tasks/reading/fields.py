@@ -76,14 +76,16 @@ class Rows:
 _NOTES = tuple(Field(name, name, "note") for name in ("answer", "body_system", "reasoning"))
 
 DOCUMENT = (Field("id", "id", "id"), Field("text", "text", "text"))
-QUERY = (*DOCUMENT, *_NOTES)
+#: As in BRIGHT: a list of documents that do not count for the query.
+_EXCLUDED = Field("excluded_ids", "excluded_ids", "note")
+QUERY = (*DOCUMENT, *_NOTES, _EXCLUDED)
 JUDGEMENT = (
     Field("q_id", "query", "id"),
     Field("p_id", "document", "id"),
     Field("score", "score", "score"),
 )
 
-BEIR_QUERY = (Field("_id", "id", "id"), Field("text", "text", "text"), *_NOTES)
+BEIR_QUERY = (Field("_id", "id", "id"), Field("text", "text", "text"), *_NOTES, _EXCLUDED)
 BEIR_DOCUMENT = (*BEIR_QUERY[:2], Field("title", "title", "note"))
 BEIR_JUDGEMENT = (
     Field("query-id", "query", "id"),

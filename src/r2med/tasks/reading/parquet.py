@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ def _read_column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, d
     is_number = field.type in ("score", "number")
     if not any(is_allowed(value_type) for is_allowed in _ALLOWED_TYPES[field.type]):
         if field.type == "note":
-            return pa.nulls(len(table), field.arrow_type), {}
+            return _json_texts(column), {}
         expected = "numbers" if is_number else "strings"
         expected += " or integers" if field.type == "id" else ""
         raise DataError(f'{path}: column "{field.name}" holds {value_type}, expected {expected}.')
@@ -149,3 +150,13 @@ def _read_column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, d
     except pa.ArrowInvalid as error:
         raise DataError(f'{path}: column "{field.name}" holds text that is not UTF-8.') from error
     return check_values(values, field)
+
+
+def _json_texts(column: pa.ChunkedArray) -> pa.Array:
+    """Annotations that are lists of texts as JSON, as JSON lines have them; others are left out."""
+    value_type = column.type
+    is_list = pa.types.is_list(value_type) or pa.types.is_large_list(value_type)
+    if not is_list or not any(is_text(value_type.value_type) for is_text in _TEXT_TYPES):
+        return pa.nulls(len(column), pa.large_string())
+    texts = [None if row is None else json.dumps(row) for row in column.to_pylist()]
+    return pa.array(texts, pa.large_string())

@@ -22,6 +22,8 @@ R2MED_FILES: dict[str, tuple[str, ...]] = {
         f"qrels.{form}{zipped}" for form in ("jsonl", "txt", "tsv") for zipped in ("", ".gz")
     ),
 }
+#: Documents that do not count for single queries, beside any layout.
+EXCLUSIONS_FILE = "excluded_ids.jsonl"
 #: The parts of a task.
 PARTS = ("corpus", "queries", "judgements")
 _BEIR_QUERIES = ("queries.jsonl", "queries.jsonl.gz")
@@ -46,7 +48,14 @@ class Source:
     @property
     def files(self) -> list[Path]:
         """All of them, corpus first."""
-        return [file for files in self.parts.values() for file in files]
+        files = [file for files in self.parts.values() for file in files]
+        return files if self.exclusions is None else [*files, self.exclusions]
+
+    @property
+    def exclusions(self) -> Path | None:
+        """The file that lists excluded documents of queries, if there is one."""
+        path = self.folder / EXCLUSIONS_FILE
+        return path if path.is_file() else None
 
 
 def split_selection(text: str | Path) -> tuple[Path, str | None]:
