@@ -206,6 +206,9 @@ COMMANDS = {
     "cite": CommandEntry(
         _UNDERSTAND, "cite:cite", "Print BibTeX of the tool, the data and published figures."
     ),
+    "sensitivity": CommandEntry(
+        _UNDERSTAND, "sensitivity:sensitivity", "Show how much a score depends on wording."
+    ),
     "power": CommandEntry(
         _UNDERSTAND, "power:power", "Show which differences the queries of a task can detect."
     ),

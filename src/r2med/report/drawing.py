@@ -20,6 +20,7 @@ _MODULES = (
     "query_page",
     "reproduction",
     "power",
+    "sensitivity",
     "run_scores",
     "body_systems",
     "pack",
