@@ -130,7 +130,7 @@ def test_the_command_prints_the_spread_and_a_row_per_wording(tmp_path: Path) -> 
     paraphrases.write_text("Find {purpose} for a {kind}\n")
 
     printed = run(
-        *("sensitivity", INSTRUCTED, "--task", TASK, "--against", "bm25"),
+        *("sensitivity", INSTRUCTED, "--task", TASK, "--compare-with", "bm25"),
         *("--instructions", str(paraphrases)),
     )
     as_json = run(

@@ -19,7 +19,7 @@ def sensitivity(
     task: options.Task,
     against: Annotated[
         str | None,
-        options.option("--against", help="Another system, run under the same wordings."),
+        options.option("--compare-with", help="Another system, run under the same wordings."),
     ] = None,
     instructions: Annotated[
         Path | None,
@@ -29,10 +29,10 @@ def sensitivity(
             help="One paraphrase per line, with {kind} and {purpose}; by default eight of ours.",
         ),
     ] = None,
-    queries: Annotated[
+    reworded: Annotated[
         Path | None,
         options.option(
-            "--queries", metavar="FILE", help="Reworded queries as JSON lines with id and text."
+            "--reworded", metavar="FILE", help="Reworded queries as JSON lines with id and text."
         ),
     ] = None,
     reword_with: Annotated[
@@ -56,7 +56,7 @@ def sensitivity(
 ) -> None:
     """Run a system under other wordings of its instruction and of the queries.
 
-    Shows the spread of the score, the queries whose score changes most, and with --against
+    Shows the spread of the score, the queries whose score changes most, and with --compare-with
     whether the better of two systems depends on the wording. The corpus is encoded once.
     """
     from r2med.evaluation.rewording import read_rewordings, reword_queries
@@ -70,15 +70,15 @@ def sensitivity(
     if len(loaded) != 1:
         raise UsageError(f"--task {task}: {len(loaded)} tasks, expected one.")
     with progress() as bar, options.open_resources(context.params, bar) as resources:
-        reworded = [] if queries is None else read_rewordings(queries, loaded[0])
+        wordings = [] if reworded is None else read_rewordings(reworded, loaded[0])
         if reword_with is not None:
-            reworded += reword_queries(loaded[0], reword_with, resources, count=rewordings)
+            wordings += reword_queries(loaded[0], reword_with, resources, count=rewordings)
         outcome = measure_sensitivity(
             system,
             loaded[0],
             against=against,
             instructions=paraphrases,
-            rewordings=reworded,
+            rewordings=wordings,
             metric=metric,
             results=results,
             resources=resources,

@@ -148,7 +148,7 @@ def measure_sensitivity(
         if not rewordings:
             raise UsageError(
                 f"{' and '.join(map(str, specs))}: no stage has an instruction to paraphrase. Give "
-                "other wordings of the queries: --queries FILE or --reword-with LLM."
+                "other wordings of the queries: --reworded FILE or --reword-with LLM."
             )
         paraphrases = ()
 
@@ -176,8 +176,10 @@ def measure_sensitivity(
             variation_type, name, float(column.mean()), _count_changed(column, measured[0])
         )
         if rival is not None:
-            other = run(_reword_instruction(rival, paraphrase), on).scores.at(query_ids)[metric]
-            compared = compare_columns(column, other)
+            rival_column = run(_reword_instruction(rival, paraphrase), on).scores.at(query_ids)[
+                metric
+            ]
+            compared = compare_columns(column, rival_column)
             score = replace(score, difference=compared.difference, p=compared.p_randomisation)
         scores.append(score)
     deviations = np.std(np.array(measured), axis=0)
