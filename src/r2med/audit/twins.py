@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from r2med.audit.matching import TextIndex, words
-from r2med.measure.intervals import Interval, mean_interval
+from r2med.measure.intervals import Interval
 from r2med.measure.scores import measure
+from r2med.measure.significance import compare_columns
 from r2med.results.record import Result
 from r2med.runs.run import TieOrder
 from r2med.tables import Tabular, make_table, table_columns
@@ -136,7 +137,7 @@ def score_twins(
                 twins=len(positive),
                 score=float(before.mean()),
                 with_twins=float(after.mean()),
-                change=mean_interval(after - before),
+                change=compare_columns(after, before).interval,
             )
         )
     return TwinScores(metric, tuple(rows))

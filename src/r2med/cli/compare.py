@@ -43,6 +43,14 @@ def compare(
             help="Show which differences the queries can detect, for two systems.",
         ),
     ] = False,
+    reasoning: Annotated[
+        bool,
+        options.option(
+            "--reasoning",
+            heading=options.OUTPUT,
+            help="Show on which queries A helps: by shared words, generated texts and causes.",
+        ),
+    ] = False,
     order: Annotated[
         str,
         options.option(
@@ -82,9 +90,9 @@ def compare(
     from r2med.results.movement import what_moved
 
     if protocols:
-        unread = ("queries", "power", "fail_if", "task", "metric", "limit", "results", "data_root")
-        refuse_unread(context, "with --protocols", "judgements")
-        refuse_unread(context, "with --protocols", *unread, "resamples")
+        of_results = ("queries", "power", "reasoning", "fail_if", "limit", "resamples")
+        of_data = ("task", "metric", "results", "data_root", "judgements")
+        refuse_unread(context, "with --protocols", *of_results, *of_data)
         from r2med.results.protocols import compare_protocols
 
         show(compare_protocols(*systems), format_of(form, as_json))
@@ -99,7 +107,8 @@ def compare(
         )
     run = partial(compared, *systems, resamples=resamples, **sources)
     if gates:
-        refuse_unread(context, "with --fail-if", "queries", "power", "limit", "metric", "resamples")
+        of_tables = ("queries", "power", "reasoning", "limit", "metric", "resamples")
+        refuse_unread(context, "with --fail-if", *of_tables)
         least = 2 if any(gate.needs_old for gate in gates) else 1
         outcomes = [
             outcome
@@ -114,7 +123,7 @@ def compare(
             echo("\n".join(map(str, outcomes)))
         raise typer.Exit(4 if any(outcome.failed for outcome in outcomes) else 0)
     if queries:
-        refuse_unread(context, "with --queries", "power", "resamples", "judgements")
+        refuse_unread(context, "with --queries", "power", "reasoning", "resamples", "judgements")
         if output_format in ("csv", "json"):
             refuse_unread(context, f"on {output_format.upper()}, which has every query", "limit")
         if order not in ("contrast", "loss", "gain"):
@@ -123,6 +132,12 @@ def compare(
         show(moved, output_format, limit=limit)
         return
     refuse_unread(context, "without --queries", "limit", "order")
+    if reasoning:
+        from r2med.evaluation.reasoning import study_reasoning
+
+        refuse_unread(context, "with --reasoning", "power", "resamples", "judgements")
+        show(study_reasoning(*systems, metric=metric, **sources), output_format)
+        return
     if power:
         from r2med.results.power import compare_power
 

@@ -20,6 +20,7 @@ _MODULES = (
     "query_page",
     "reproduction",
     "power",
+    "reasoning",
     "sensitivity",
     "run_scores",
     "body_systems",
