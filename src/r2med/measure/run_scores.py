@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from r2med.measure.aspects import AspectScores, measure_aspects
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.measure.metrics import HEADLINE, JUDGED, Metric
 from r2med.measure.scores import Scores, measure
 from r2med.runs.exclusions import remove_excluded
 from r2med.runs.files import Repeats, read_run
 from r2med.tables import Tabular, make_table
+from r2med.tasks.reading.aspects import read_aspects
 from r2med.tasks.reading.collection import read_judgements
 from r2med.tasks.reading.exclusions import Exclusions, remove_excluded_judgements
 from r2med.tasks.task import Judgements
@@ -33,9 +35,10 @@ class RunScores(Tabular):
     """Queries of the run without judgements; they are not scored."""
     repeated: int
     """Documents that the run listed twice for one query; one line of each was used."""
-
     excluded: int = 0
     """Documents that were removed from the lists because their query excludes them."""
+    aspects: AspectScores | None = None
+    """Scores over aspects, if the judgements name them."""
 
     is_drawn = True
 
@@ -67,6 +70,7 @@ class RunScores(Tabular):
             "unjudged_queries": self.unjudged,
             "repeated_documents": self.repeated,
             "excluded_documents": self.excluded,
+            "aspects": self.aspects.to_json() if self.aspects else None,
         }
 
 
@@ -96,6 +100,11 @@ def score_run_file(
         judged = remove_excluded_judgements(judged, exclusions)
         ranked, excluded = remove_excluded(ranked, exclusions)
     result = measure(ranked, judged, metrics)
+    aspects = read_aspects(judgements)
+    if exclusions:
+        aspects = [
+            row for row in aspects if row.document_id not in exclusions.get(row.query_id, ())
+        ]
     run_queries = set(ranked.query_ids.to_pylist())
     judged_queries = set(result.query_ids.to_pylist())
     return RunScores(
@@ -106,4 +115,5 @@ def score_run_file(
         unjudged=len(run_queries - judged_queries),
         repeated=oddities.repeated_documents,
         excluded=excluded,
+        aspects=measure_aspects(ranked, aspects) if aspects else None,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from r2med.errors import plural
 from r2med.number_format import format_percent
+from r2med.report.aspects import aspect_grids
 from r2med.report.drawing import draw_registered
 from r2med.report.table import Cell, Grid, Paper, SystemName, make_columns, snippet
 from r2med.results.diagnosis.causes import CAUSES, TOP
@@ -53,6 +54,10 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
         out.print()
         rows = [[CAUSES[name].title, str(count), CAUSES[name].meaning] for name, count in counts]
         out.print(Grid(make_columns("cause", ">missed", "that is"), rows))
+    if task.aspects is not None:
+        out.print()
+        for grid in aspect_grids(task.aspects):
+            out.print(grid)
     out.print()
     out.print(_queries(task, out.width, limit))
     for line in task.open:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from r2med.errors import plural
 from r2med.measure.run_scores import RunScores
 from r2med.number_format import format_points
+from r2med.report.aspects import aspect_grids
 from r2med.report.drawing import draw_registered
 from r2med.report.table import Cell, Column, Grid, Paper, score_cell
 
@@ -20,6 +21,9 @@ def draw_run_scores(value: RunScores, out: Paper) -> None:
         rows.append([name, score_cell(mean), bounds])
     columns = [Column("metric", right=False), Column("mean"), Column("95 % interval")]
     out.print(Grid(columns, rows, caption="Scores × 100."))
+    if value.aspects is not None:
+        for grid in aspect_grids(value.aspects):
+            out.print(grid)
     if value.missing:
         missing = plural(value.missing, "judged query", "judged queries")
         out.print(f"{missing} not in the run: scored 0.")

@@ -11,6 +11,7 @@ import numpy as np
 from r2med.errors import DataError, UsageError
 from r2med.execution.resources import Warn, log_warning
 from r2med.measure import measure
+from r2med.measure.aspects import AspectScores, measure_aspects
 from r2med.results.diagnosis.causes import SURFACE_CAUSES, TOP, PositiveFinding
 from r2med.results.diagnosis.findings import (
     Diagnosis,
@@ -34,6 +35,7 @@ from r2med.runs import Run
 from r2med.systems.registry import first_stage, kind_of
 from r2med.systems.spec import parse
 from r2med.tasks.load import load_tasks, task_names
+from r2med.tasks.reading.aspects import read_task_aspects
 from r2med.tasks.registry import resolve
 from r2med.tasks.task import Task, sources_of
 
@@ -135,7 +137,13 @@ def diagnose_ranking(
         depth=int(ranking.run.lengths.max(initial=0)),
         queries=tuple(findings),
         open=tuple(missing),
+        aspects=_measure_aspects(run, task) if only is None else None,
     )
+
+
+def _measure_aspects(run: Run, task: Task) -> AspectScores | None:
+    judgements = read_task_aspects(task)
+    return measure_aspects(run, judgements, ties="list") if judgements else None
 
 
 class Scene:

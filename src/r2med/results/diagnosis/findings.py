@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from r2med.measure.aspects import AspectScores
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
 from r2med.tables import Tabular, make_table, table_columns
@@ -97,6 +98,8 @@ class TaskDiagnosis:
     """The longest list of the run."""
     queries: tuple[QueryFinding, ...]
     open: tuple[str, ...]
+    aspects: AspectScores | None = None
+    """Scores over aspects, if the judgements name them."""
 
     @property
     def causes(self) -> dict[str, int]:
@@ -132,6 +135,7 @@ class TaskDiagnosis:
             **{name: getattr(self, name) for name in facts},
             "missed": self.causes,
             "open": list(self.open),
+            "aspects": self.aspects.to_json() if self.aspects else None,
             "queries": [query.to_json() for query in self.queries],
         }
 
