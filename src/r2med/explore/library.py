@@ -26,7 +26,7 @@ from r2med.explore.render import LabelledLink, Link
 from r2med.explore.sharing import local_name, name_local_task
 from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import TaskDiagnosis
-from r2med.results.index import FolderContent, folder_times, read_results
+from r2med.results.index import EditCheck, FolderContent, folder_times, read_results
 from r2med.results.leaderboard import Leaderboard, leaderboard, own_suite
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.published_data import has_published_data
@@ -244,6 +244,7 @@ class Library:
         }
         self._lock = threading.Lock()
         self._checked: Hashable = None
+        self._edits = EditCheck({})
         self._current = Snapshot(self)
         self._tasks: Cache[Task] = Cache(_TASKS)
         self._scenes: Cache[Scene] = Cache(_SCENES)
@@ -257,9 +258,11 @@ class Library:
         with self._lock:
             times = folder_times(self.folder)
             other_stamps = self._other_stamps()
-            if times is not None and (times, other_stamps) == self._checked:
+            is_unchanged = times is not None and (times, other_stamps) == self._checked
+            if is_unchanged and not self._edits.is_edited():
                 return self._current
             content = read_results(self.folder)
+            self._edits = EditCheck(content.stamps)
             state = hash((*content.stamps.items(), *content.damaged.items(), other_stamps))
             if state != self._current.state:
                 is_stored = self.judgements == BENCHMARK

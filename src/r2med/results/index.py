@@ -33,6 +33,9 @@ _WORTH_INDEXING = 100
 #: Nanoseconds after which two changes of a file cannot share one time stamp.
 _SETTLED_NS = 2_000_000_000
 
+#: Records that one request compares with their stamps, some milliseconds of work.
+_RECORDS_PER_CHECK = 2_000
+
 Stamp = tuple[int, int, int, int]
 """Size, modification time, change time and inode of a record."""
 
@@ -108,6 +111,37 @@ def folder_times(root: Path) -> tuple[tuple[str, int], ...] | None:
     return tuple(times)
 
 
+class EditCheck:
+    """Finds records that were edited in place, which leaves the times of all folders unchanged.
+
+    Each call of `is_edited` compares the next `_RECORDS_PER_CHECK` records, so a page of a large
+    folder stays quick and an edit is found after a few more requests.
+    """
+
+    def __init__(self, stamps: Mapping[Path, Stamp]) -> None:
+        self._stamps = [(str(folder / RECORD_FILE), stamp) for folder, stamp in stamps.items()]
+        self._next = 0
+
+    def is_edited(self) -> bool:
+        """Whether one of the next records has another size, time or inode."""
+        end = self._next + _RECORDS_PER_CHECK
+        checked = self._stamps[self._next : end]
+        self._next = end if end < len(self._stamps) else 0
+        return any(_read_stamp(path) != stamp for path, stamp in checked)
+
+
+def _read_stamp(path: str) -> Stamp | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - on every request
+    except OSError:
+        return None
+    return _to_stamp(status)
+
+
+def _to_stamp(status: os.stat_result) -> Stamp:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 def _find_records(
     root: Path, damaged: dict[Path, str], only: str | None
 ) -> Iterator[tuple[str, Stamp]]:
@@ -126,8 +160,7 @@ def _find_records(
                     damaged[root / folder] = f"{root / folder}: {problem.strerror}."
                     continue
                 if stat.S_ISREG(status.st_mode):
-                    times = (status.st_mtime_ns, status.st_ctime_ns)
-                    yield folder, (status.st_size, *times, status.st_ino)
+                    yield folder, _to_stamp(status)
                 else:
                     path = root / folder / RECORD_FILE
                     damaged[root / folder] = f"{path}: not a regular file."
