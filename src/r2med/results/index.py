@@ -7,14 +7,16 @@ and inode of its record are unchanged; everything else is read from the results 
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,14 +49,36 @@ class FolderContent:
     results: tuple[Result, ...]
     damaged: Mapping[Path, str]
     """The problem that was found, by folder."""
-    stamps: Mapping[Path, Stamp]
-    """Changes whenever a record is written again, by folder."""
+    stamped: tuple[tuple[Path, Stamp], ...]
+    """The folder of each record, also of damaged ones, and its stamp."""
+
+    @cached_property
+    def stamps(self) -> dict[Path, Stamp]:
+        """Changes whenever a record is written again, by folder."""
+        return dict(self.stamped)
 
 
 def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
     """Read the results under a folder, or of one suite in it, through the folder's index."""
     if root.is_file():
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(root))
+    with _pause_garbage_collection():
+        return _read_folder(root, suite)
+
+
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Make many objects that stay, without searching them for garbage again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read_folder(root: Path, suite: str | None) -> FolderContent:
     damaged: dict[Path, str] = {}
     stamps = dict(_find_records(root, damaged, suite))
     index_file = _index_file(root)
@@ -75,12 +99,13 @@ def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
     )
     if changed and suite is None and len(stamps) >= _WORTH_INDEXING:
         _write_index(index_file, summaries)
+    paths = {folder: root / folder for folder in stamps}
     results = [
-        Result(root / folder, summary, reused=True) for folder, (_, summary) in summaries.items()
+        Result(paths[folder], summary, reused=True) for folder, (_, summary) in summaries.items()
     ]
     results.sort(key=lambda result: result.summary.created, reverse=True)
-    by_folder = {root / folder: stamp for folder, stamp in stamps.items()}
-    return FolderContent(tuple(results), damaged, by_folder)
+    stamped = tuple((paths[folder], stamp) for folder, stamp in stamps.items())
+    return FolderContent(tuple(results), damaged, stamped)
 
 
 def folder_size(folder: Path) -> int:
