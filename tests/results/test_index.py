@@ -119,7 +119,7 @@ def test_a_record_edited_in_place_is_found_within_one_round_of_checks(
         whole = record.read_text(encoding="utf-8")
         record.write_text(whole[:-20], encoding="utf-8")
         assert folder_times(tmp_path) == times
-        assert any([checks.is_edited() for _ in results])
+        assert any(checks.is_edited() for _ in results)
         record.write_text(whole, encoding="utf-8")
         checks = EditCheck(read_results(tmp_path).stamps)
 

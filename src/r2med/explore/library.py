@@ -173,6 +173,21 @@ class Snapshot:
         ranked = sorted(chosen.values(), key=lambda result: -result.metrics.get("ndcg@10", 0.0))
         return {result.system: result for result in ranked}
 
+    def unjudged(self, results: Sequence[Result]) -> list[str]:
+        """The queries without judgements that all of these results on one task have ranked."""
+        if not results or all(
+            result.summary.queries <= result.summary.judged_queries for result in results
+        ):
+            return []
+        runs = [self.library.ranked_run(result) for result in results]
+        scored = set(results[0].scores.query_ids.to_pylist())
+        ranked = [set(run.query_ids.to_pylist()) for run in runs]
+        return [
+            query_id
+            for query_id in runs[0].query_ids.to_pylist()
+            if query_id not in scored and all(query_id in queries for queries in ranked)
+        ]
+
     def systems(self, suite: str | None) -> list[StoredSystem]:
         """The systems with results of a suite, None for local tasks."""
         if suite not in self._systems:
