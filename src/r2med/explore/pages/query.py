@@ -143,6 +143,7 @@ class QueryData:
         columns = []
         for index, (system, result) in enumerate(self.chosen.items()):
             diagnosis, expansion = None, None
+            searched: dict[str, float] = {}
             if self.data is not None and self.positives:
                 diagnosis = diagnose_ranking(
                     Ranking(system, self.snapshot.library.ranked_run(result), result),
@@ -152,9 +153,12 @@ class QueryData:
                     only=self.query_id,
                 )
             if self.texts is not None:
-                from r2med.evaluation.explain import read_generated
+                from r2med.evaluation.explain import expanded_coverage, read_generated
 
                 expansion = read_generated(result, self.texts, self.query_id)
+                if expansion is not None and self.scene is not None:
+                    names = [name for name, _ in self.positives]
+                    searched = expanded_coverage(expansion, self.scene, names)
             compared = self.systems[0 if index else 1] if len(self.systems) > 1 else None
             parts = map(str, members_of(parse(system)))
             columns.append(
@@ -167,6 +171,8 @@ class QueryData:
                     # The ranks of documents in the system that it is compared with.
                     "others": self.ranks[compared] if compared else {},
                     "expansion": expansion,
+                    # The share of the expanded query's terms that each positive has.
+                    "searched": searched,
                     # Parts that are systems themselves, with their scores if they have results.
                     "stages": [(part, self.others.get(part)) for part in parts],
                     "rerank_answers": self._read_rerank_answers(result),
@@ -321,7 +327,8 @@ def answer(data: QueryData) -> str:
         found_count = count - len(finding.missed)
         if not finding.missed:
             all_positives = "its positive" if count == 1 else f"all {count} positives"
-            sentences.append(f"{text} and has {all_positives} in its first {TOP}.")
+            unjudged = f"; {finding.holes} of these are unjudged" if finding.holes else ""
+            sentences.append(f"{text} and has {all_positives} in its first {TOP}{unjudged}.")
             continue
         text += f" and has {found_count} of {plural(count, 'positive')} in its first {TOP}"
         ranks = [str(miss.rank) for miss in finding.missed if miss.rank]
