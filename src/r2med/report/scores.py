@@ -11,7 +11,7 @@ from rich.text import Text
 
 from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.measure.verdicts import Verdict, describe_skipped
-from r2med.number_format import format_count, format_difference, format_percent
+from r2med.number_format import format_count, format_difference, format_percent, format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import (
     SHORT_NAMES,
@@ -75,6 +75,7 @@ def draw_evaluation(value: Evaluation, out: Paper, *, by: Grouping = "task") -> 
         out.print(note)
     for note in (
         *answer_notes(value.results),
+        *sample_notes(value.results, value.metrics[0]),
         *reranking_notes(value.results, value.metrics),
         *index_notes(value.results),
     ):
@@ -298,6 +299,21 @@ def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
                     f"{name} reads only the beginning of {', '.join(truncated)}: they are too long "
                     "for it."
                 )
+
+
+def sample_notes(results: Sequence[Result], metric: str) -> Iterator[str]:
+    """The scores of an expander's samples, each searched with alone, and how much they vary."""
+    for result in results:
+        samples = result.record.samples
+        if samples is None or metric not in samples.variance:
+            continue
+        scores = [sample[metric] for sample in samples.metrics]
+        listed = ", ".join(format_points(score, 2) for score in scores)
+        deviation = format_points(samples.variance[metric] ** 0.5, 2)
+        yield (
+            f"{result.name} on {task_label(result.task)}: {_heading(metric)} of its "
+            f"{len(scores)} samples alone {listed} (standard deviation {deviation})."
+        )
 
 
 def mark_system(name: str, results: Sequence[Result]) -> SystemName:
