@@ -88,15 +88,23 @@ def vary(record: Record, variant: int) -> Record:
     return replace(record, system=system, metrics=metrics)
 
 
+#: Runs a command in a small process: Linux counts the memory of the parent as a child's.
+MEASURE = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)
+seconds = time.perf_counter() - start
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+"""
+
+
 def run(arguments: list[str]) -> tuple[float, float, float]:
     """Seconds, seconds of the processor and peak megabytes of a command."""
-    start = time.perf_counter()
-    process = subprocess.Popen([*PROGRAM, *arguments], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{arguments} failed")
-    processor = usage.ru_utime + usage.ru_stime
-    return time.perf_counter() - start, processor, usage.ru_maxrss / 1024
+    command = [sys.executable, "-c", MEASURE, *PROGRAM, *arguments]
+    measured = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    seconds, processor, megabytes = map(float, measured.stdout.split())
+    return seconds, processor, megabytes
 
 
 def page(folder: Path) -> float:

@@ -47,6 +47,36 @@ def test_the_page_tells_the_query_the_generation_and_what_moved_and_why() -> Non
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_shares_of_terms_tell_the_query_from_the_text_that_was_searched_with() -> None:
+    system = given_system()
+    run("eval", system, "--task", TASK)
+
+    for options in ((), ("--run",)):
+        shown = " ".join(page(system, *options).split())
+        told = json.loads(page(system, *options, "--json"))
+
+        [first, *_] = told["top"]
+        searched = told["searched"][first["document_id"]]
+        assert searched > first["coverage"]
+        assert (
+            f"{100 * first['coverage']:.0f} % of the query's terms, "
+            f"{100 * searched:.0f} % of the expanded query's" in shown
+        )
+
+
+def test_a_query_with_all_positives_found_tells_how_many_documents_are_unjudged() -> None:
+    task = "demo/medqa-diag"
+    run("eval", "bm25", "--task", task)
+    told = json.loads(run("diagnose", "bm25", "--task", task, "--json").out)
+    queries = told["tasks"][0]["queries"]
+    query = next(query for query in queries if query["outcome"] == "all found")
+
+    shown = run("diagnose", "bm25", "--task", task, "--query", query["query_id"])
+
+    assert query["holes"]
+    assert f"all found ({query['holes']} of the top 10 are unjudged)" in shown.out
+
+
 def test_an_expander_before_a_fusion_is_run_too() -> None:
     system = given_system().replace("| bm25", "| (bm25 + bm25-lucene)")
 

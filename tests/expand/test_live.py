@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from r2med.expand.expander import Expander, Finder, FromModel, Method
 from r2med.expand.generations import FromFile, file_in, read_generations, read_traces
 from r2med.remote.budget import Limits
 from r2med.results.cost import cost_of
+from r2med.results.evaluation import Evaluation
 from r2med.results.record import Result
+from r2med.results.store import read_result
 from r2med.retrieve.bm25 import Bm25Retriever
 from r2med.settings import parse_settings
 from r2med.systems.build import System
@@ -407,3 +410,41 @@ def test_answers_of_any_server_are_reused_on_another_address(task: Task, server:
         assert not other.bodies
     assert asked > 0
     assert again.identity == first.identity != elsewhere.identity
+
+
+def test_samples_are_fused_with_the_constant_of_the_suite(task: Task, server: LLMServer) -> None:
+    server.reply = lambda body: "urate"
+    spec = "hyde:qwen-7b[n=2,combine=fuse] | bm25"
+
+    own, nano = (
+        evaluate(replace(task, suite=suite), server, spec).run.ranking("1")
+        for suite in (None, "nano")
+    )
+
+    assert own[0][1] == pytest.approx(2 / 61)
+    assert nano[0][1] == pytest.approx(2 / 101)  # as `a + b` does on NanoR2MED
+
+
+def test_scores_of_fused_samples_and_their_variance_are_stored_and_shown(
+    task: Task, server: LLMServer
+) -> None:
+    answers = ["urate", "ferritin", "ascorbic acid", "ferritin", "ferritin", "ferritin"]
+    server.script += map(says, answers)
+
+    result = evaluate(task, server, "hyde:qwen-7b[n=2,combine=fuse] | bm25")
+
+    samples = read_result(result.folder).record.samples
+    assert samples is not None
+    first, second = (sample["ndcg@10"] for sample in samples.metrics)
+    assert first == 1.0 > second
+    assert samples.variance["ndcg@10"] == pytest.approx((first - second) ** 2 / 2)
+    shown = " ".join(str(Evaluation([result])).split())
+    assert f"of its 2 samples alone 100.00, {100 * second:.2f} (standard deviation" in shown
+    [record] = Evaluation([result]).to_json()
+    assert record["samples"]["variance"] == samples.variance
+
+
+def test_samples_that_are_averaged_have_no_scores_of_their_own(
+    task: Task, server: LLMServer
+) -> None:
+    assert evaluate(task, server, "hyde:qwen-7b[n=2] | bm25").record.samples is None

@@ -21,8 +21,9 @@ from r2med.paths import home_folder
 from r2med.remote.budget import Limits
 from r2med.report.drawing import draw
 from r2med.rerank.traces import read_rerank_answers
+from r2med.results.compare import compare
 from r2med.results.evaluation import Evaluation, Stored
-from r2med.results.export import export_csv
+from r2med.results.export import export_csv, export_mteb, export_trec
 from r2med.results.leaderboard import leaderboard
 from r2med.results.record import AnswerCounts
 from r2med.runs.run import sort_lists
@@ -116,6 +117,17 @@ def test_a_reranker_without_readable_answers_is_marked_everywhere_also_when_reus
     assert row["answers"]["unread"] == queries
     export_csv([reused], tmp_path)
     assert sentence in (tmp_path / "results.csv").read_text()
+    told: list[str] = []
+    export_trec([reused], tmp_path, told.append)
+    assert (tmp_path / "notes.txt").read_text() == f"† {spec}: {sentence}.\n"
+    [exported] = export_mteb([reused], tmp_path, told.append)
+    [scores] = json.loads(exported.read_text())["scores"]["test"]
+    assert (scores["answers_total"], scores["answers_unread"]) == (queries, queries)
+    assert told == [f"† {spec}: {sentence}."] * 2
+    comparison = compare(*both.results)
+    assert f"† {spec}: {sentence}." in " ".join(text_of(comparison).split())
+    assert comparison.to_json()["answers"] == [both.to_json()[0]["answers"], None]
+    assert sentence in comparison.to_csv()
 
 
 def test_the_query_page_shows_what_a_reranker_thought_and_answered(server: LLMServer) -> None:

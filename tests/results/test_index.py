@@ -11,7 +11,7 @@ import pytest
 
 from r2med.paths import cache_folder
 from r2med.results import index
-from r2med.results.index import folder_times, read_results
+from r2med.results.index import EditCheck, folder_times, read_results
 from r2med.results.record import AnswerCounts, Result, Summary
 from r2med.results.store import Store
 from tests.results.storing import ranks, store
@@ -104,6 +104,24 @@ def test_every_change_of_results_changes_the_times_of_folders(
     seen.append(folder_times(tmp_path))
 
     assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize("per_check", [1, 2, 100])
+def test_a_record_edited_in_place_is_found_within_one_round_of_checks(
+    results: list[Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_check: int
+) -> None:
+    monkeypatch.setattr(index, "_RECORDS_PER_CHECK", per_check)
+    times, checks = folder_times(tmp_path), EditCheck(read_results(tmp_path).stamps)
+    assert not any(checks.is_edited() for _ in range(5))
+
+    for result in results:
+        record = result.folder / "result.json"
+        whole = record.read_text(encoding="utf-8")
+        record.write_text(whole[:-20], encoding="utf-8")
+        assert folder_times(tmp_path) == times
+        assert any(checks.is_edited() for _ in results)
+        record.write_text(whole, encoding="utf-8")
+        checks = EditCheck(read_results(tmp_path).stamps)
 
 
 def test_folders_that_changed_a_moment_ago_are_looked_at_again(

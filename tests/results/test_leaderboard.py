@@ -243,6 +243,32 @@ def test_a_measured_reranker_is_held_against_its_measured_first_stage() -> None:
     assert reranked.gain is not None and reranked.gain < 0
 
 
+@pytest.mark.parametrize(
+    ("metric", "has_gain"),
+    [("recall@100", False), ("hit@100", False), ("recall@10", True), ("ndcg@100", True)],
+)
+def test_a_reranker_has_no_gain_in_a_metric_that_its_order_cannot_change(
+    metric: str, has_gain: bool
+) -> None:
+    results = [
+        *stored_on(TASKS, "bm25", 1, 1),
+        *stored_on(TASKS, "bm25 | rankllama@100", 2, 2),
+    ]
+
+    board = leaderboard("demo", metric=metric, results=results)
+
+    assert (row(board, "bm25 | rankllama@100").gain is not None) == has_gain
+    assert bool(board.gains) == has_gain
+
+
+def test_printed_rerankers_at_100_have_no_gain_in_recall_at_100() -> None:
+    rows = leaderboard("full", metric="recall@100", kind="reranker", results=[]).rows
+
+    gains = {row.system: row.gain for row in rows}
+    assert gains["nv | monobert@100"] is None
+    assert gains["nv | monobert@10"] is not None  # printed lists of 10 documents
+
+
 def test_a_gain_over_a_published_first_stage_is_marked() -> None:
     results = stored_on(FULL, "bm25 | rankllama@10", 1, 1)
 

@@ -55,6 +55,9 @@ SYSTEMS = {
     "custom": "model:keyed_module:Encoder",
     "own": "bm25 | own:keyed_module:Encoder@5",
     "run": "run:RUN",
+    "static": "wordllama",
+    "sparse": "splade:FOLDER",
+    "late": "colbert:FOLDER",
 }
 
 
@@ -233,19 +236,23 @@ def test_another_version_of_an_algorithm_changes_the_keys_of_its_results(
     algorithm: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = {
-        "lucene-analysis": (),  # read when the package is imported; part of the analyzer's identity
-        "nano-analysis": (),
+        "lucene-analysis": ("bm25", "fusion", "llm"),
+        "nano-analysis": ("fusion",),
         "bm25": ("bm25", "fusion", "llm"),
         "transformer-encoding": ("dense",),
+        "library-encoding": ("sparse", "late"),
+        "static-encoding": ("static",),
         "api-encoding": ("api",),
-        "vector-search": ("dense", "api", "custom"),
+        "vector-search": ("dense", "api", "custom", "static"),
+        "sparse-search": ("sparse",),
+        "late-interaction": ("late",),
         "run-fitting": ("run",),
         "fusion": ("fusion",),
         "expansion": ("expander", "file"),
         "pair-scoring": ("pairs",),
         "llm-reranking": ("llm",),
         "reranking": ("pairs", "llm", "own"),
-    }.get(algorithm, ())
+    }[algorithm]
     task = registered_task()
     before = {name: key_of(name, task, folder) for name in SYSTEMS}
     raised = {**algorithms.ALGORITHM_VERSIONS, algorithm: 99}

@@ -22,7 +22,7 @@ from r2med.expand.expander import FromModel
 from r2med.expand.generations import check_fit, read_generations, read_traces
 from r2med.paths import home_folder
 from r2med.rerank.traces import RerankAnswer, read_rerank_answers
-from r2med.results.diagnosis.diagnose import diagnose_ranking
+from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
 from r2med.results.identities import flatten
 from r2med.results.record import Result
@@ -78,6 +78,8 @@ class Explained(Tabular):
     """Of the positives, the largest difference first, where scores are sums of terms."""
     members: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
     """Of a fusion: by member, where it is stored, the rank of each positive, None if not listed."""
+    searched: Mapping[str, float] = field(default_factory=dict)
+    """By document the share of the expanded query's terms that it has; empty if not expanded."""
     rerank_answers: Sequence[RerankAnswer] = ()
     """What reranking models thought and answered about the query, where it is stored."""
 
@@ -109,6 +111,7 @@ class Explained(Tabular):
             **self.query.to_json(),
             "open": list(self.diagnosis.open),
             "expansion": expansion,
+            "searched": dict(self.searched),
             "members": self.members,
             "rerank_answers": [*map(asdict, self.rerank_answers)],
             "changes": {name: [*map(asdict, own)] for name, own in self.changes.items()},
@@ -134,7 +137,10 @@ def explain(
         ranking = result_set.find_ranking(system, task, terms.warn)
     except MissingError as problem:
         raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
-    diagnosis = diagnose_ranking(ranking, task, results=result_set.results, only=query_id)
+    scene = Scene(task)
+    diagnosis = diagnose_ranking(
+        ranking, task, results=result_set.results, scene=scene, only=query_id
+    )
     if ranking.result is None:
         return Explained(task, diagnosis)
     stored = StoredPipeline.of(ranking.result)
@@ -159,7 +165,37 @@ def explain(
         return Explained(task, diagnosis, members=members, rerank_answers=answers)
     prompt = _recorded_prompt(ranking.result, alone, terms)
     changes = _changes(stored.bm25, task, alone, expansion, _positives(diagnosis))
-    return Explained(task, diagnosis, expansion, prompt, changes, members, answers)
+    return Explained(
+        task,
+        diagnosis,
+        expansion,
+        prompt,
+        changes,
+        members,
+        expanded_coverage(expansion, scene, _mentioned(diagnosis)),
+        answers,
+    )
+
+
+def expanded_coverage(
+    expansion: Expansion, scene: Scene, document_ids: Iterable[str]
+) -> dict[str, float]:
+    """By document the share of the expanded query's terms that it has, rare terms weighing more.
+
+    The expanded query is what an expander lets BM25 search with: the query and generated texts, or
+    generated texts alone.
+    """
+    texts = [form.lexical for variant in expansion.variants for form in variant]
+    [terms] = scene.lexicon.queries(pa.array([" ".join(texts)], pa.large_string()))
+    coverage = scene.lexicon.coverage(terms)
+    rows = {document_id: scene.lexicon.row(document_id) for document_id in document_ids}
+    return {name: float(coverage[row]) for name, row in rows.items() if row is not None}
+
+
+def _mentioned(diagnosis: TaskDiagnosis) -> list[str]:
+    """The positives of the one diagnosed query and its first documents."""
+    [query] = diagnosis.queries
+    return [*_positives(diagnosis), *(ranked.document_id for ranked in query.top)]
 
 
 def read_generated(result: Result, task: Task, query_id: str) -> Expansion | None:
@@ -336,12 +372,16 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
 
     after = in_order(replace(stage, first=deeper).search(expansion, context).run)
     before = in_order(deeper.run(context).run)
-    diagnosis = diagnose_ranking(Ranking(str(system), after), task, below=before, only=query_id)
+    scene = Scene(task)
+    diagnosis = diagnose_ranking(
+        Ranking(str(system), after), task, below=before, scene=scene, only=query_id
+    )
     first = stage.first
     retriever = first.retriever if isinstance(first, Retrieval) else None
     bm25 = retriever if isinstance(retriever, Bm25Retriever) else None
     changes = _changes(bm25, task, alone, expansion, _positives(diagnosis))
-    return Explained(task, diagnosis, expansion, prompt, changes)
+    searched = expanded_coverage(expansion, scene, _mentioned(diagnosis))
+    return Explained(task, diagnosis, expansion, prompt, changes, searched=searched)
 
 
 def _alone(task: Task, query_id: str) -> Task:

@@ -28,6 +28,7 @@ from r2med.results.record import (
     RerankRecord,
     Result,
     SafeguardRecord,
+    SamplesRecord,
     SystemRecord,
     TaskRecord,
     result_key,
@@ -179,7 +180,7 @@ class TaskRunner:
             stored = self._read_stored(planned) or stored  # another process may have added metrics
             output = StageOutput(stored.run, stored.record.facts, stored.record.costs)
             record, scores = self._measure(planned, output, stored, extra_metrics)
-            unchanged = ("seconds", "costs", "facts", "created")
+            unchanged = ("seconds", "costs", "facts", "created", "samples")
             record = replace(record, **{name: getattr(stored.record, name) for name in unchanged})
             return self.store.write(record, stored.run, scores)
 
@@ -235,6 +236,10 @@ class TaskRunner:
                 depth = stage.reranked
                 best = ceiling(run, task.judgements, metrics, depth=depth, ties=planned.ties)
                 reranking = RerankRecord(stage.first.text, depth, stage.tail, best.means())
+            samples = [
+                measure(sample_run, task.judgements, metrics, ties=planned.ties).means()
+                for sample_run in output.sample_runs
+            ]
             if added := safeguards(stage, task):
                 natural = [added.get(query) != document for query, document in _pairs(run)]
                 rest = run.take(np.flatnonzero(natural))
@@ -270,6 +275,7 @@ class TaskRunner:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             reranking=reranking,
             safeguard=safeguard,
+            samples=SamplesRecord.of(samples),
         )
         if stored:
             names = stored.record.system

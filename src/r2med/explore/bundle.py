@@ -120,9 +120,11 @@ class _Site:
             side_by_side = list(stored)[
                 : len(stored) if len(stored) <= MOST_SYSTEMS else _QUERY_SYSTEMS
             ]
-            for query in query_scores([stored[system] for system in side_by_side], METRIC):
-                make = partial(self._query, name, query.query_id, side_by_side)
-                self.pages["query", name, query.query_id] = make
+            shown = [stored[system] for system in side_by_side]
+            judged = [query.query_id for query in query_scores(shown, METRIC)]
+            for query_id in [*judged, *snapshot.unjudged(shown)]:
+                make = partial(self._query, name, query_id, side_by_side)
+                self.pages["query", name, query_id] = make
         for scope, systems in self.compared.items():
             page = partial(compare_page, snapshot, scope=scope, metric=METRIC)
             grid = [systems] if len(systems) > 2 else []

@@ -26,7 +26,7 @@ from r2med.explore.render import LabelledLink, Link
 from r2med.explore.sharing import local_name, name_local_task
 from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import TaskDiagnosis
-from r2med.results.index import FolderContent, folder_times, read_results
+from r2med.results.index import EditCheck, FolderContent, folder_times, read_results
 from r2med.results.leaderboard import Leaderboard, leaderboard, own_suite
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.published_data import has_published_data
@@ -173,6 +173,21 @@ class Snapshot:
         ranked = sorted(chosen.values(), key=lambda result: -result.metrics.get("ndcg@10", 0.0))
         return {result.system: result for result in ranked}
 
+    def unjudged(self, results: Sequence[Result]) -> list[str]:
+        """The queries without judgements that all of these results on one task have ranked."""
+        if not results or all(
+            result.summary.queries <= result.summary.judged_queries for result in results
+        ):
+            return []
+        runs = [self.library.ranked_run(result) for result in results]
+        scored = set(results[0].scores.query_ids.to_pylist())
+        ranked = [set(run.query_ids.to_pylist()) for run in runs]
+        return [
+            query_id
+            for query_id in runs[0].query_ids.to_pylist()
+            if query_id not in scored and all(query_id in queries for queries in ranked)
+        ]
+
     def systems(self, suite: str | None) -> list[StoredSystem]:
         """The systems with results of a suite, None for local tasks."""
         if suite not in self._systems:
@@ -244,6 +259,7 @@ class Library:
         }
         self._lock = threading.Lock()
         self._checked: Hashable = None
+        self._edits = EditCheck({})
         self._current = Snapshot(self)
         self._tasks: Cache[Task] = Cache(_TASKS)
         self._scenes: Cache[Scene] = Cache(_SCENES)
@@ -257,9 +273,11 @@ class Library:
         with self._lock:
             times = folder_times(self.folder)
             other_stamps = self._other_stamps()
-            if times is not None and (times, other_stamps) == self._checked:
+            is_unchanged = times is not None and (times, other_stamps) == self._checked
+            if is_unchanged and not self._edits.is_edited():
                 return self._current
             content = read_results(self.folder)
+            self._edits = EditCheck(content.stamps)
             state = hash((*content.stamps.items(), *content.damaged.items(), other_stamps))
             if state != self._current.state:
                 is_stored = self.judgements == BENCHMARK

@@ -51,6 +51,8 @@ def draw_comparison(value: Comparison, out: Paper) -> None:
         _draw_pair(value, out)
     else:
         _draw_matrix(value, out)
+    for note in value.answer_notes:
+        out.print(note, style="yellow")
 
 
 def _draw_pair(comparison: Comparison, out: Paper) -> None:

@@ -15,7 +15,6 @@ from r2med.report.comparison import draw_protocols
 from r2med.report.drawing import draw_registered
 from r2med.report.formats import Page
 from r2med.report.table import (
-    MARK,
     SHORT_NAMES,
     Cell,
     Column,
@@ -28,6 +27,7 @@ from r2med.report.table import (
     print_fitting,
     score_cell,
 )
+from r2med.results.answers import describe_answers, mark_answers
 from r2med.results.cost import Cost
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.protocols import compare_figures
@@ -190,8 +190,10 @@ def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Col
         )
 
     def name_cell(row: Standing) -> SystemName:
-        dagger = f" {MARK}" if row.answers is not None and row.answers.is_marked else ""
-        return SystemName(row.name, dagger + "".join(f" [{marks[mark]}]" for mark in row.marks))
+        dagger = mark_answers(row.answers)
+        after = [dagger] if dagger else []
+        after += [f"[{marks[mark]}]" for mark in row.marks]
+        return SystemName(row.name, "".join(f" {mark}" for mark in after))
 
     def origin(row: Standing) -> Text:
         return Text(row.sources[0].short, "dim") if row.sources else Text("here", "cyan")
@@ -294,8 +296,8 @@ def _column_legend(board: Leaderboard) -> Iterator[_LegendEntry]:
 def _row_notes(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
     """Notes on rows and data, which are always printed."""
     for row in board.shown:
-        if row.answers is not None and row.answers.problems:
-            yield f"{MARK if row.answers.is_marked else '-'} {row.name}: {row.answers}."
+        if note := describe_answers(row.name, row.answers):
+            yield note
     gains = [
         f"{GAIN_TITLES[summary.group]}: {summary.better} of {summary.systems} rows gain, "
         f"median {100 * summary.median:+.2f}"

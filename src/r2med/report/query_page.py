@@ -48,7 +48,8 @@ def draw_query(page: Explained, out: Paper) -> None:
     if query.answer:
         of = f" ({query.body_system})" if query.body_system else ""
         out.print(f"asked for: {query.answer}{of}")
-    out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}")
+    unjudged = f" ({query.holes} of the top {TOP} are unjudged)" if query.holes else ""
+    out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}{unjudged}")
     if page.expansion is not None:
         _draw_generations(page, page.expansion, out)
     _draw_rerank_answers(page, out)
@@ -57,7 +58,9 @@ def draw_query(page: Explained, out: Paper) -> None:
         _draw_positive(positive, page, out)
     out.print(f"\ntop {TOP}, {query.holes} unjudged", style="bold")
     for ranked in query.top:
-        covered = f"{format_percent(ranked.coverage)} of the query"
+        covered = f"{format_percent(ranked.coverage)} of the query's terms"
+        if ranked.document_id in page.searched:
+            covered += f", {_searched_share(page.searched[ranked.document_id])}"
         out.print(f"{ranked.rank} · {ranked.document_id} · {ranked.label} · {covered}")
         text = document_text(task, ranked.document_id)
         _print_indented(snippet(text, out.width - 4), out, style="dim")
@@ -129,7 +132,7 @@ def _draw_positive(positive: PositiveFinding, page: Explained, out: Paper) -> No
         f"{position} · {name} · {CAUSES[positive.cause].title if positive.cause else 'found'}"
     )
     _print_indented(snippet(document_text(page.task, name), out.width - 4), out, style="dim")
-    _print_indented(evidence(positive), out)
+    _print_indented(evidence(positive, page.searched.get(name)), out)
     if page.members:
         listed = (
             f"{member} {ranks[name] or 'not listed'}" for member, ranks in page.members.items()
@@ -147,12 +150,21 @@ def _print_indented(text: str, out: Paper, style: str = "") -> None:
     out.print(Padding(Text(text, style=style), (0, 2)))
 
 
-def evidence(positive: PositiveFinding) -> str:
-    """The numbers behind a positive's cause, as a sentence a reader can check."""
+def _searched_share(share: float) -> str:
+    return f"{format_percent(share)} of the expanded query's"
+
+
+def evidence(positive: PositiveFinding, searched: float | None = None) -> str:
+    """The numbers behind a positive's cause, as a sentence a reader can check.
+
+    `searched` is the share of the expanded query's terms that the positive has: an expander may let
+    BM25 search with generated text alone.
+    """
     shares = ("coverage", "as_well", "top_coverage", "subject", "likeness")
     template = CAUSES[positive.cause].evidence if positive.cause else SHARING
-    return template.format(
+    sentence = template.format(
         positive=positive,
         now="not in the list" if positive.rank is None else f"{positive.rank} now",
         **{name: format_percent(getattr(positive, name)) for name in shares},
     )
+    return sentence if searched is None else f"{sentence}; it has {_searched_share(searched)} terms"

@@ -11,10 +11,9 @@ from rich.text import Text
 
 from r2med.measure.metrics import HEADLINE, parse_metric
 from r2med.measure.verdicts import Verdict, describe_skipped
-from r2med.number_format import format_count, format_difference, format_percent
+from r2med.number_format import format_count, format_difference, format_percent, format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import (
-    MARK,
     SHORT_NAMES,
     Cell,
     Column,
@@ -30,10 +29,11 @@ from r2med.report.table import (
     score_cell,
     task_label,
 )
+from r2med.results.answers import answer_notes, count_answers, mark_answers
 from r2med.results.evaluation import Evaluation, Stored, size
 from r2med.results.protocols import works_beside
 from r2med.results.published_data import find_other_data, name_tasks
-from r2med.results.record import AnswerCounts, Result
+from r2med.results.record import Result
 from r2med.results.select import describe_versions, group_systems, sort_by_age
 from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
@@ -75,6 +75,7 @@ def draw_evaluation(value: Evaluation, out: Paper, *, by: Grouping = "task") -> 
         out.print(note)
     for note in (
         *answer_notes(value.results),
+        *sample_notes(value.results, value.metrics[0]),
         *reranking_notes(value.results, value.metrics),
         *index_notes(value.results),
     ):
@@ -300,28 +301,25 @@ def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
                 )
 
 
-def answer_notes(results: Sequence[Result]) -> Iterator[str]:
-    """How the answers of language models could be used, for every system that has some."""
-    by_name: dict[str, list[Result]] = {}
+def sample_notes(results: Sequence[Result], metric: str) -> Iterator[str]:
+    """The scores of an expander's samples, each searched with alone, and how much they vary."""
     for result in results:
-        by_name.setdefault(result.name, []).append(result)
-    for name, group in by_name.items():
-        answers = _answers_of(name, group)
-        if answers is not None and answers.problems:
-            mark = f"{MARK} " if answers.is_marked else ""
-            yield f"{mark}{name}: {answers}."
+        samples = result.record.samples
+        if samples is None or metric not in samples.variance:
+            continue
+        scores = [sample[metric] for sample in samples.metrics]
+        listed = ", ".join(format_points(score, 2) for score in scores)
+        deviation = format_points(samples.variance[metric] ** 0.5, 2)
+        yield (
+            f"{result.name} on {task_label(result.task)}: {_heading(metric)} of its "
+            f"{len(scores)} samples alone {listed} (standard deviation {deviation})."
+        )
 
 
 def mark_system(name: str, results: Sequence[Result]) -> SystemName:
     """A system's name, marked where too many of its models' answers have problems."""
-    answers = _answers_of(name, results)
-    return SystemName(name, f" {MARK}" if answers is not None and answers.is_marked else "")
-
-
-def _answers_of(system: str, results: Sequence[Result]) -> AnswerCounts | None:
-    return AnswerCounts.sum_over(
-        result.summary.answers for result in results if result.name == system
-    )
+    mark = mark_answers(count_answers(results).get(name))
+    return SystemName(name, f" {mark}" if mark else "")
 
 
 def index_notes(results: Sequence[Result]) -> Iterator[str]:

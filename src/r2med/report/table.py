@@ -76,9 +76,6 @@ class SystemName:
             yield from self.parts(width, part, level + 1)
 
 
-#: Marks a system if too many answers of its language models have problems.
-MARK = "†"
-
 Cell = str | Text | SystemName | None
 """Content of a cell; None is shown as a dash."""
 

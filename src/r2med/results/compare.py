@@ -25,7 +25,8 @@ from r2med.measure.intervals import Column
 from r2med.measure.metrics import JUDGED, Metric, condense
 from r2med.measure.significance import Difference, Pair, compare_systems
 from r2med.measure.verdicts import SINGLE_TEST, Coverage, Family, Verdict, decide
-from r2med.results.record import RUN_FILE, Result, added_judgements
+from r2med.results.answers import describe_answers
+from r2med.results.record import RUN_FILE, AnswerCounts, Result, added_judgements
 from r2med.results.select import ResultSet, RunFile, Selection
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.tables import Tabular, make_table, table_columns
@@ -141,8 +142,15 @@ def compare_selection(
         judged={task: _shares_judged(results) for task, results in by_task.items()},
         condensed=_scores_by_task(by_task, str(condensed)) if condensed else {},
         skipped={task: _skipped_queries(results[0]) for task, results in by_task.items()},
+        answers=tuple(_count_answers(system.results.values()) for system in selection.systems),
         left_out=selection.left_out,
         judgements=_check_judgements(by_task.values()),
+    )
+
+
+def _count_answers(trials: Iterable[Result | RunFile]) -> AnswerCounts | None:
+    return AnswerCounts.sum_over(
+        trial.summary.answers for trial in trials if isinstance(trial, Result)
     )
 
 
@@ -240,8 +248,16 @@ class Comparison(Tabular):
     """Queries without judgements, by task."""
     judgements: str = ""
     """The added judgements of the scores; empty for the benchmark's own."""
+    answers: tuple[AnswerCounts | None, ...] = ()
+    """How the answers of every system's language models could be used; None without any."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Tasks that only some of the systems have results on, and why they are left out."""
+
+    @property
+    def answer_notes(self) -> tuple[str, ...]:
+        """A sentence for every system with answers of language models that have problems."""
+        notes = map(describe_answers, self.systems, self.answers)
+        return tuple(note for note in notes if note)
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -323,6 +339,8 @@ class Comparison(Tabular):
         names = dict.fromkeys(("a", "b", "over"), str)
         if self.judgements:
             names["judgements"] = str
+        if self.answer_notes:
+            names |= {"answers_a": str, "answers_b": str}
         columns = (
             names | table_columns(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
         )
@@ -333,6 +351,9 @@ class Comparison(Tabular):
                 row = {"a": self.systems[pair.a], "b": self.systems[pair.b], "over": line.task}
                 p_holm = pair.p_holm if difference is pair.by_task else line.p_holm
                 row["judgements"] = self.judgements
+                if self.answer_notes:
+                    row["answers_a"] = str(self.answers[pair.a] or "")
+                    row["answers_b"] = str(self.answers[pair.b] or "")
                 rows.append(
                     {**row, **vars(difference), **vars(difference.interval), "p_holm": p_holm}
                 )
@@ -345,6 +366,11 @@ class Comparison(Tabular):
             **({"judgements": self.judgements} if self.judgements else {}),
             "systems": list(self.systems),
             "left_out": dict(self.left_out),
+            **(
+                {"answers": [answers and asdict(answers) for answers in self.answers]}
+                if any(self.answers)
+                else {}
+            ),
             "pairs": [
                 {
                     "a": self.systems[pair.a],

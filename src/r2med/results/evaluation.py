@@ -136,6 +136,8 @@ class Evaluation(Tabular):
             facts |= {name: row[name] for name in ("reused", "created", "result")}
             if (answers := result.summary.answers) is not None:
                 facts["answers"] = asdict(answers)
+            if (samples := result.record.samples) is not None:
+                facts["samples"] = asdict(samples)
             if reranking:
                 ceiling = {name: reranking.ceiling[name] for name in self.metrics}
                 facts |= {"reranked": reranking.depth, "tail": reranking.tail, "ceiling": ceiling}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ import pyarrow as pa
 from r2med.errors import DataError
 from r2med.execution.resources import Warn, log_warning
 from r2med.paths import slug
-from r2med.results.published_data import describe_other_data, has_published_data
+from r2med.results.answers import answer_notes
+from r2med.results.published_data import NOT_PUBLISHED, describe_other_data, has_published_data
 from r2med.results.record import Result
 from r2med.results.select import group_versions, sort_by_age
 from r2med.storage import write_file
@@ -22,13 +24,30 @@ from r2med.tasks.registry import in_suite_order, registered_task
 
 
 def export_trec(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
-    """One run file per result, as `OUT/<task>/<system>-<key>.trec`."""
+    """One run file per result, as `OUT/<task>/<system>-<key>.trec`.
+
+    `OUT/notes.txt` has what a run file cannot say: answers of language models with problems, and
+    data that is not the published one.
+    """
     written = []
     for result in results:
         path = out / slug(result.task) / f"{result.folder.name}.trec"
         result.run.to_trec(path, tag=slug(result.name))
         written.append(path)
+    notes = list(_export_notes(results))
+    for note in notes:
+        tell(note)
+    if notes:
+        written.append(out / "notes.txt")
+        _write(written[-1], "\n".join(notes) + "\n")
     return written
+
+
+def _export_notes(results: Sequence[Result]) -> Iterator[str]:
+    yield from answer_notes(results)
+    for result in results:
+        if result.suite is not None and (difference := describe_other_data(result)):
+            yield f"{result.folder.name} on {result.task} {NOT_PUBLISHED}: {difference}"
 
 
 def export_csv(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
@@ -60,9 +79,11 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Warn = log_warning) 
     Each version of a system has one revision for all of its tasks,
     `OUT/results/<model>/<revision>/<task>.json` with a `model_meta.json` beside them, so results of
     two versions never share a folder. Results that are not on the published data are refused,
-    because mteb's task names promise it.
+    because mteb's task names promise it. Counts of language models' answers are among the scores.
     """
     _refuse_other_data(results)
+    for note in answer_notes(results):
+        tell(note)
     written = []
     for version in group_versions(sort_by_age(results)):
         revision = hashlib.sha256(version.key.encode()).hexdigest()[:40]
@@ -121,6 +142,8 @@ def _mteb_record(result: Result) -> dict[str, object]:
         metric.replace("hit@", "hit_rate@").replace("@", "_at_"): value
         for metric, value in result.metrics.items()
     }
+    if (answers := result.summary.answers) is not None:
+        scores |= {f"answers_{name}": count for name, count in asdict(answers).items()}
     scores |= {"main_score": result.metrics["ndcg@10"], "hf_subset": "default"}
     return {
         "dataset_revision": revision,

@@ -7,14 +7,16 @@ and inode of its record are unchanged; everything else is read from the results 
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,9 @@ _WORTH_INDEXING = 100
 #: Nanoseconds after which two changes of a file cannot share one time stamp.
 _SETTLED_NS = 2_000_000_000
 
+#: Records that one request compares with their stamps, some milliseconds of work.
+_RECORDS_PER_CHECK = 2_000
+
 Stamp = tuple[int, int, int, int]
 """Size, modification time, change time and inode of a record."""
 
@@ -44,14 +49,36 @@ class FolderContent:
     results: tuple[Result, ...]
     damaged: Mapping[Path, str]
     """The problem that was found, by folder."""
-    stamps: Mapping[Path, Stamp]
-    """Changes whenever a record is written again, by folder."""
+    stamped: tuple[tuple[Path, Stamp], ...]
+    """The folder of each record, also of damaged ones, and its stamp."""
+
+    @cached_property
+    def stamps(self) -> dict[Path, Stamp]:
+        """Changes whenever a record is written again, by folder."""
+        return dict(self.stamped)
 
 
 def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
     """Read the results under a folder, or of one suite in it, through the folder's index."""
     if root.is_file():
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(root))
+    with _pause_garbage_collection():
+        return _read_folder(root, suite)
+
+
+@contextmanager
+def _pause_garbage_collection() -> Iterator[None]:
+    """Make many objects that stay, without searching them for garbage again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _read_folder(root: Path, suite: str | None) -> FolderContent:
     damaged: dict[Path, str] = {}
     stamps = dict(_find_records(root, damaged, suite))
     index_file = _index_file(root)
@@ -72,12 +99,13 @@ def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
     )
     if changed and suite is None and len(stamps) >= _WORTH_INDEXING:
         _write_index(index_file, summaries)
+    paths = {folder: root / folder for folder in stamps}
     results = [
-        Result(root / folder, summary, reused=True) for folder, (_, summary) in summaries.items()
+        Result(paths[folder], summary, reused=True) for folder, (_, summary) in summaries.items()
     ]
     results.sort(key=lambda result: result.summary.created, reverse=True)
-    by_folder = {root / folder: stamp for folder, stamp in stamps.items()}
-    return FolderContent(tuple(results), damaged, by_folder)
+    stamped = tuple((paths[folder], stamp) for folder, stamp in stamps.items())
+    return FolderContent(tuple(results), damaged, stamped)
 
 
 def folder_size(folder: Path) -> int:
@@ -108,6 +136,37 @@ def folder_times(root: Path) -> tuple[tuple[str, int], ...] | None:
     return tuple(times)
 
 
+class EditCheck:
+    """Finds records that were edited in place, which leaves the times of all folders unchanged.
+
+    Each call of `is_edited` compares the next `_RECORDS_PER_CHECK` records, so a page of a large
+    folder stays quick and an edit is found after a few more requests.
+    """
+
+    def __init__(self, stamps: Mapping[Path, Stamp]) -> None:
+        self._stamps = [(str(folder / RECORD_FILE), stamp) for folder, stamp in stamps.items()]
+        self._next = 0
+
+    def is_edited(self) -> bool:
+        """Whether one of the next records has another size, time or inode."""
+        end = self._next + _RECORDS_PER_CHECK
+        checked = self._stamps[self._next : end]
+        self._next = end if end < len(self._stamps) else 0
+        return any(_read_stamp(path) != stamp for path, stamp in checked)
+
+
+def _read_stamp(path: str) -> Stamp | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - on every request
+    except OSError:
+        return None
+    return _to_stamp(status)
+
+
+def _to_stamp(status: os.stat_result) -> Stamp:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 def _find_records(
     root: Path, damaged: dict[Path, str], only: str | None
 ) -> Iterator[tuple[str, Stamp]]:
@@ -126,8 +185,7 @@ def _find_records(
                     damaged[root / folder] = f"{root / folder}: {problem.strerror}."
                     continue
                 if stat.S_ISREG(status.st_mode):
-                    times = (status.st_mtime_ns, status.st_ctime_ns)
-                    yield folder, (status.st_size, *times, status.st_ino)
+                    yield folder, _to_stamp(status)
                 else:
                     path = root / folder / RECORD_FILE
                     damaged[root / folder] = f"{path}: not a regular file."

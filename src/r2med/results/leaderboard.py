@@ -100,7 +100,7 @@ def leaderboard(
     if not added:
         rows, notes = frame.make_printed_rows()
     measured, passed_over = frame.make_measured_rows(of_suite, all_versions=all_versions)
-    rows = rank_rows(with_gains([*rows, *measured]))
+    rows = rank_rows(with_gains([*rows, *measured], frame.metric))
     rows = [frame.on_fewer_tasks(row, rows) for row in rows]
     words = {"--kind": kind, "--method": method, "--llm": llm, "--first-stage": first_stage}
     chosen = _chosen_rows(rows, words, only)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
+from statistics import variance
 from typing import Any, Literal, cast
 
 import pyarrow as pa
@@ -258,6 +259,26 @@ class SafeguardRecord:
 
 
 @dataclass(frozen=True)
+class SamplesRecord:
+    """The scores of each sample of an expander that is searched with alone (`combine=fuse`)."""
+
+    metrics: tuple[Mapping[str, float], ...]
+    """One mapping per sample."""
+    variance: Mapping[str, float]
+    """The unbiased variance over the samples, by metric."""
+
+    @classmethod
+    def of(cls, metrics: Sequence[Mapping[str, float]]) -> SamplesRecord | None:
+        """The record of two samples or more; None for fewer."""
+        if len(metrics) < 2:
+            return None
+        names = metrics[0]
+        return cls(
+            tuple(metrics), {name: variance(sample[name] for sample in metrics) for name in names}
+        )
+
+
+@dataclass(frozen=True)
 class Record:
     """Everything in a result except its tables."""
 
@@ -272,6 +293,8 @@ class Record:
     """What each step of the evaluation cost, in order."""
     reranking: RerankRecord | None = None
     safeguard: SafeguardRecord | None = None
+    samples: SamplesRecord | None = None
+    """None unless an expander fuses the runs of its samples."""
     versions: Mapping[str, str] = field(default_factory=lambda: library_versions())
     machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     files: Mapping[str, str] = field(default_factory=dict)

@@ -419,16 +419,35 @@ def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
     return worst.means()[metric], best.means()[metric]
 
 
-def with_gains(rows: Sequence[Standing]) -> list[Standing]:
+#: Metrics that only depend on which documents are in the first k, not on their order.
+_SET_METRICS = ("recall", "precision", "hit", "judged")
+
+
+def _only_reorders(row: Standing, metric: str) -> bool:
+    """Whether a reranker cannot change a metric, because it only reorders the documents counted."""
+    measured = parse_metric(metric)
+    if row.depth is None or measured.cutoff is None or measured.family not in _SET_METRICS:
+        return False
+    if row.depth >= measured.cutoff:
+        return row.depth == measured.cutoff
+    rerankings = [result.record.reranking for result in row.results.values()]
+    keeps_tail = [stored is not None and stored.tail == "keep" for stored in rerankings]
+    return bool(keeps_tail) and all(keeps_tail)
+
+
+def with_gains(rows: Sequence[Standing], metric: str) -> list[Standing]:
     """Rows with their gains over their own first stages, never across works unless said.
 
-    Of a printed row: over the figure that one of its works prints for the first stage. Of a
+    A reranker has no gain in a metric that it cannot change, as recall@100 of a reranker @100. Of a
+    printed row: over the figure that one of its works prints for the first stage. Of a
     measured row: over its measured first stage, else over the published one, with a mark.
     """
     printed = {row.system: row for row in rows if row.origin != "measured"}
     measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
 
     def gaining(row: Standing) -> Standing:
+        if _only_reorders(row, metric):
+            return row
         below, measured_row = printed.get(row.first_stage), measured.get(row.first_stage)
         figures = (below, *below.others) if below else ()
         marks, of = row.marks, ""

@@ -64,6 +64,8 @@ class StageOutput:
     """By the name of the stage; the stages that it builds on are included."""
     costs: tuple[StageCost, ...] = ()
     """In the order in which they arose."""
+    sample_runs: tuple[Run, ...] = ()
+    """The run of each sample of an expander that fuses them; empty for every other stage."""
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,7 @@ class Expanding(_Named):
         found = self.search(expansion, context)
         cost = expanding.cost(Usage.from_facts(facts))
         facts_of_all = merge_facts({self.name: facts}, found.facts)
-        return StageOutput(found.run, facts_of_all, (cost, *found.costs))
+        return StageOutput(found.run, facts_of_all, (cost, *found.costs), found.sample_runs)
 
     def search(self, expansion: Expansion, context: StageContext) -> StageOutput:
         """Search with every variant, and fuse where there are several."""
@@ -345,7 +345,7 @@ class Expanding(_Named):
             filled = [fills(self.first)] * len(lists)
             fusion = self._sample_fusion(context.task)
             run = fusion.fuse(lists, depth=self.depth, filled=filled)
-        return StageOutput(run, found.facts, (*found.costs, fusing.cost()))
+        return StageOutput(run, found.facts, (*found.costs, fusing.cost()), tuple(found.runs))
 
 
 @dataclass(frozen=True)

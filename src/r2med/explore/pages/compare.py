@@ -174,13 +174,8 @@ def _contrasts(
     texts = dict(task.queries.items()) if task and not missing else {}
     runs = [snapshot.library.ranked_run(result) for result in results]
     judged = {query.query_id: query for query in scores}
-    unjudged = [
-        query
-        for query in runs[0].query_ids.to_pylist()
-        if query not in judged and all(run.query_ids.index(query).as_py() >= 0 for run in runs)
-    ]
     rows = []
-    for query_id in [*judged, *unjudged]:
+    for query_id in [*judged, *snapshot.unjudged(results)]:
         tops = [set(run.ranked_documents(query_id)[:_TOP]) for run in runs]
         row = judged.get(query_id)
         rows.append(

@@ -12,7 +12,9 @@ from r2med.explore.library import Snapshot
 from r2med.explore.pages.overlap import chart_systems, overlap_figure
 from r2med.explore.render import Axis, Link, plural, points, render
 from r2med.measure.metrics import HEADLINE
+from r2med.measure.verdicts import LOW_COVERAGE, describe_skipped
 from r2med.number_format import join_words
+from r2med.results.answers import describe_answers, mark_answers
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
 from r2med.results.standings import ORIGINS, Standing
@@ -174,11 +176,21 @@ def table_values(board: Leaderboard, view: View) -> dict[str, Any]:
         "bracket_width": _LETTER * len(brackets),
         "axis": Axis.around(ends),
         "gains": any(row.gain is not None for row in board.rows),
+        "mark_answers": mark_answers,
+        "answer_notes": [note for row in rows if (note := describe_answers(row.name, row.answers))],
+        "shows_judged": any(row.judged is not None for row in rows),
+        "low_coverage": LOW_COVERAGE,
+        "skipped": _describe_skipped(board),
         "measured": [row for row in board.rows if row.origin == "measured"],
         "mixed": len({row.origin for row in board.rows}) > 1,
         "hidden": len(board.rows) - len(matching.rows),
         "below": len(matching.rows) - len(rows),
     }
+
+
+def _describe_skipped(board: Leaderboard) -> str:
+    skipped = max((row.skipped for row in board.rows), default=0)
+    return describe_skipped(skipped) if skipped else ""
 
 
 def _shade_of(board: Leaderboard, task: str, baseline: str | None) -> Callable[[float | None], str]:

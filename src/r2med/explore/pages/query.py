@@ -14,13 +14,15 @@ from r2med.explore.library import Snapshot, check_systems
 from r2med.explore.render import Link, plural, points, render
 from r2med.report.query_page import STOPS, VERBS, evidence
 from r2med.report.table import snippet, task_label
+from r2med.rerank.traces import RerankAnswer, read_rerank_answers
+from r2med.results.answers import answer_notes
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import QueryFinding, label_of
 from r2med.results.diagnosis.lexicon import Piece
 from r2med.results.published_data import find_other_data
-from r2med.results.record import RUN_FILE
+from r2med.results.record import RUN_FILE, Result
 from r2med.results.select import Ranking
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
@@ -89,19 +91,18 @@ class QueryData:
         ids = [
             entry.query_id for entry in sorted(everyone if shared else chosen_scores, key=sort_key)
         ]
+        unjudged = self.snapshot.unjudged(list(self.chosen.values()))
+        self.is_judged = self.query_id in ids
+        ids += unjudged
         if self.query_id not in ids:
             raise MissingError(
-                f"{self.task} has no judged query {self.query_id!r}. {nearest(self.query_id, ids)}"
+                f"{self.task} has no query {self.query_id!r}. {nearest(self.query_id, ids)}"
             )
         index = ids.index(self.query_id)
-        self.scores = next(
-            entry.scores for entry in chosen_scores if entry.query_id == self.query_id
-        )
-        all_scores = next(
-            (entry.scores for entry in everyone if entry.query_id == self.query_id), ()
-        )
-        self.others = dict(zip(self.stored, all_scores, strict=False))
-        """Every stored system with its score here."""
+        self.scores = _scores_of(self.query_id, chosen_scores, len(self.chosen))
+        all_scores = _scores_of(self.query_id, everyone, len(self.stored))
+        self.others = dict(zip(self.stored, all_scores, strict=True))
+        """Every stored system with its score here; None where it has none."""
         self.position, self.total = index + 1, len(ids)
         self.previous = ids[index - 1] if index else None
         self.next = ids[index + 1] if index + 1 < len(ids) else None
@@ -142,6 +143,7 @@ class QueryData:
         columns = []
         for index, (system, result) in enumerate(self.chosen.items()):
             diagnosis, expansion = None, None
+            searched: dict[str, float] = {}
             if self.data is not None and self.positives:
                 diagnosis = diagnose_ranking(
                     Ranking(system, self.snapshot.library.ranked_run(result), result),
@@ -151,9 +153,12 @@ class QueryData:
                     only=self.query_id,
                 )
             if self.texts is not None:
-                from r2med.evaluation.explain import read_generated
+                from r2med.evaluation.explain import expanded_coverage, read_generated
 
                 expansion = read_generated(result, self.texts, self.query_id)
+                if expansion is not None and self.scene is not None:
+                    names = [name for name, _ in self.positives]
+                    searched = expanded_coverage(expansion, self.scene, names)
             compared = self.systems[0 if index else 1] if len(self.systems) > 1 else None
             parts = map(str, members_of(parse(system)))
             columns.append(
@@ -166,12 +171,25 @@ class QueryData:
                     # The ranks of documents in the system that it is compared with.
                     "others": self.ranks[compared] if compared else {},
                     "expansion": expansion,
+                    # The share of the expanded query's terms that each positive has.
+                    "searched": searched,
                     # Parts that are systems themselves, with their scores if they have results.
                     "stages": [(part, self.others.get(part)) for part in parts],
+                    "rerank_answers": self._read_rerank_answers(result),
                     "limits": result.record.system.stage.text_limits,
                 }
             )
         return columns
+
+    def _read_rerank_answers(self, result: Result) -> list[RerankAnswer]:
+        """What reranking models thought and answered; empty where texts are not shown."""
+        if self.texts is None:
+            return []
+        return [
+            answer
+            for stage in result.record.stages
+            for answer in read_rerank_answers(stage.trace, self.query_id)
+        ]
 
     @cached_property
     def documents(self) -> dict[str, dict[str, Excerpt]]:
@@ -217,6 +235,14 @@ class QueryData:
         return max(0, len(text.split()) - (limit or 0)) if text else 0
 
 
+def _scores_of(
+    query_id: str, queries: Sequence[QueryScores], systems: int
+) -> tuple[float | None, ...]:
+    """The score of a query under every system; None for a query that is not scored."""
+    scores = (entry.scores for entry in queries if entry.query_id == query_id)
+    return next(scores, (None,) * systems)
+
+
 def query_page(data: QueryData, link: Link) -> str:
     """Return the page of a query; its lists, which take longest, are cached."""
     cached_lists = data.snapshot.library.lists
@@ -232,6 +258,7 @@ def query_page(data: QueryData, link: Link) -> str:
         suite=next(iter(data.stored.values())).suite,
         answer=summary,
         other_data=find_other_data(data.chosen.values()),
+        answer_notes=list(answer_notes(data.chosen.values())),
         lists=lists,
         names=data.snapshot.names,
         orders=ORDERS,
@@ -283,6 +310,11 @@ def _lists(data: QueryData, link: Link) -> Markup:
 
 def answer(data: QueryData) -> str:
     """Say in a sentence with numbers how the query went under each system, and why."""
+    if not data.is_judged:
+        return (
+            "This query has no judgements, so it is not scored. The lists show what each system "
+            "ranks first."
+        )
     sentences = []
     for column in data.columns:
         name = data.snapshot.names[column["system"]]
@@ -295,7 +327,8 @@ def answer(data: QueryData) -> str:
         found_count = count - len(finding.missed)
         if not finding.missed:
             all_positives = "its positive" if count == 1 else f"all {count} positives"
-            sentences.append(f"{text} and has {all_positives} in its first {TOP}.")
+            unjudged = f"; {finding.holes} of these are unjudged" if finding.holes else ""
+            sentences.append(f"{text} and has {all_positives} in its first {TOP}{unjudged}.")
             continue
         text += f" and has {found_count} of {plural(count, 'positive')} in its first {TOP}"
         ranks = [str(miss.rank) for miss in finding.missed if miss.rank]

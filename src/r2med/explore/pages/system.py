@@ -16,6 +16,7 @@ from r2med.explore.pages.task import MissedPositives
 from r2med.explore.render import Link, plural, render
 from r2med.measure.intervals import mean_interval
 from r2med.number_format import join_words
+from r2med.results.answers import answer_notes
 from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.identities import flatten
 from r2med.results.leaderboard import Leaderboard
@@ -58,6 +59,7 @@ def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metr
         settings=list(_settings(first.record.system.identity)) if first else [],
         first=first,
         missed=_count_missed(snapshot, system, [result.task for result in results]),
+        answer_notes=list(answer_notes(results)),
         draws_overlap=chart_systems(board, system) is not None
         and any(snapshot.library.has_data(result.task) for result in results),
     )

@@ -17,6 +17,7 @@ from r2med.measure.intervals import mean_interval
 from r2med.paths import slug
 from r2med.report.cards.facts import prose_of
 from r2med.report.table import snippet, task_label
+from r2med.results.answers import answer_notes, mark_answers
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.diagnosis.findings import TaskDiagnosis
@@ -148,6 +149,9 @@ def task_page(
         rows=chosen_rows,
         total=len(rows),
         missed=missed,
+        mark_answers=mark_answers,
+        answer_notes=list(answer_notes(systems)),
+        unjudged=_unjudged_rows(snapshot, systems, task if not missing else None),
         causes=CAUSES,
         cause=cause,
         sort=sort,
@@ -196,6 +200,17 @@ def _query_rows(
             causes.get(query.query_id),
         )
         for query in queries
+    ]
+
+
+def _unjudged_rows(
+    snapshot: Snapshot, systems: Sequence[Result], task: Task | None
+) -> list[tuple[str, str]]:
+    """Queries without judgements and the beginning of their texts."""
+    texts = dict(task.queries.items()) if task else {}
+    return [
+        (query_id, snippet(texts.get(query_id) or "", _EXCERPT))
+        for query_id in snapshot.unjudged(systems)
     ]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from r2med.algorithms import ALGORITHM_VERSIONS
+from r2med.algorithms import versions
 from r2med.errors import UsageError, nearest
 from r2med.retrieve.bm25.lucene import (
     Spans,
@@ -63,15 +63,22 @@ class WordTerms:
 class Analyzer:
     """A named way from text to terms.
 
-    `identity` is part of the keys of cached indexes: change it whenever the terms of any text
-    change. `find_words` gets a block of text, `to_terms` distinct words whose ASCII letters are in
-    lower case.
+    `find_words` gets a block of text, `to_terms` distinct words whose ASCII letters are in lower
+    case.
     """
 
     name: str
-    identity: str
+    title: str
+    algorithm: str
+    """Its name in `r2med.algorithms`, whose version changes whenever the terms of a text do."""
     find_words: Callable[[bytes], Spans]
     to_terms: Callable[[ByteWords], WordTerms]
+
+    @property
+    def identity(self) -> str:
+        """Part of the keys of results and cached indexes."""
+        [version] = versions(self.algorithm).values()
+        return f"{self.title}-{version}"
 
     def analyze(self, texts: Texts) -> TokenColumns:
         """The terms of every text; a null is an empty text."""
@@ -263,13 +270,12 @@ def _stop_words(name: str) -> frozenset[str]:
     return frozenset(path.read_text(encoding="utf-8").split())
 
 
-_LUCENE_IDENTITY = f"lucene-english-{ALGORITHM_VERSIONS['lucene-analysis']}"
-_NANO_IDENTITY = f"nano-{ALGORITHM_VERSIONS['nano-analysis']}"
-
-#: The known analyzers; their versions are in `r2med.algorithms`.
+#: The known analyzers.
 ANALYZERS: Mapping[str, Analyzer] = MappingProxyType(
     {
-        "lucene": Analyzer("lucene", _LUCENE_IDENTITY, word_spans, _lucene_terms),
-        "nano": Analyzer("nano", _NANO_IDENTITY, alphanumeric_spans, _nano_terms),
+        "lucene": Analyzer(
+            "lucene", "lucene-english", "lucene-analysis", word_spans, _lucene_terms
+        ),
+        "nano": Analyzer("nano", "nano", "nano-analysis", alphanumeric_spans, _nano_terms),
     }
 )

@@ -1,0 +1,38 @@
+"""How tables, exports and pages report answers of language models that could not be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from r2med.results.record import AnswerCounts, Result
+
+#: Follows the name of a system if too many answers of its language models have problems.
+MARK = "†"
+
+
+def mark_answers(answers: AnswerCounts | None) -> str:
+    """The mark that follows a system's name; empty unless too many answers have problems."""
+    return MARK if answers is not None and answers.is_marked else ""
+
+
+def describe_answers(name: str, answers: AnswerCounts | None) -> str | None:
+    """One sentence on the answers with problems of a system; None if there are none."""
+    if answers is None or not answers.problems:
+        return None
+    mark = f"{MARK} " if answers.is_marked else ""
+    return f"{mark}{name}: {answers}."
+
+
+def count_answers(results: Iterable[Result]) -> dict[str, AnswerCounts | None]:
+    """By system name the counts of answers, added up over its results."""
+    by_name: dict[str, list[AnswerCounts | None]] = {}
+    for result in results:
+        by_name.setdefault(result.name, []).append(result.summary.answers)
+    return {name: AnswerCounts.sum_over(counts) for name, counts in by_name.items()}
+
+
+def answer_notes(results: Iterable[Result]) -> Iterator[str]:
+    """The sentence of every system with answers that have problems."""
+    for name, answers in count_answers(results).items():
+        if note := describe_answers(name, answers):
+            yield note
