@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import r2med
+from r2med.build.check import check_build
 from r2med.build.folder import BuildFolder, read_rows
 from r2med.build.freeze import freeze_build
 from r2med.build.funnel import make_funnel
 from r2med.build.items import build_items
 from r2med.build.judge import judge_candidates, prepare_judging
 from r2med.build.pool import build_pool
+from r2med.errors import DataError
 from r2med.tasks.own_data import check
 from tests.build.making import CASES, make_folder, reply, resources_of, write_corpus
 from tests.llm_server import LLMServer, running_llm_server
@@ -150,3 +153,29 @@ def test_the_card_says_that_nobody_reviewed(frozen: BuildFolder) -> None:
 
     assert "No person has reviewed the judgements." in card
     assert "| queries | 12 (12 in test) |" in card
+
+
+def test_the_check_gives_every_verdict_a_threshold_and_advice(
+    frozen: BuildFolder, server: LLMServer
+) -> None:
+    with resources_of(server) as resources:
+        outcome = check_build(frozen, resources)
+    by_name = {(verdict.check, verdict.subject): verdict for verdict in outcome.verdicts}
+
+    assert all(verdict.threshold and verdict.advice for verdict in outcome.verdicts)
+    assert by_name["queries that name their answer", ""].passed is True
+    assert by_name["agreement of reviewers", ""].passed is False
+    assert ("leave one view out: Kendall's tau", "reasoning") in by_name
+    assert ("leave one system out: change of its rank", "wordllama") in by_name
+    assert "agreement of reviewers" in str(outcome)
+
+
+def test_a_changed_frozen_file_is_named(
+    frozen: BuildFolder, server: LLMServer, tmp_path: Path
+) -> None:
+    copy = BuildFolder(Path(shutil.copytree(frozen.path, tmp_path / "copy")))
+    with (copy.frozen_folder / "tiny" / "qrels.jsonl").open("a") as file:
+        file.write("\n")
+
+    with resources_of(server) as resources, pytest.raises(DataError, match=r"qrels\.jsonl differs"):
+        check_build(copy, resources)

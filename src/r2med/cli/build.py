@@ -233,6 +233,29 @@ def freeze(
     _suggest("check", folder)
 
 
+@build.command("check")
+def check(
+    context: typer.Context,
+    folder: Folder,
+    strict: Annotated[
+        bool, options.option("--strict", help="End with exit code 1 if a check fails.")
+    ] = False,
+    device: options.Device = None,
+    form: options.Format = None,
+    as_json: options.Json = False,
+) -> None:
+    """Check whether the frozen benchmark can be trusted: a verdict and advice per check."""
+    from r2med.build.check import check_build
+
+    opened = _open(folder)
+    parameters = {key: value for key, value in context.params.items() if key != "strict"}
+    with progress() as bar, options.open_resources(parameters, bar) as resources:
+        outcome = check_build(opened, resources)
+    show(outcome, options.format_of(form, as_json))
+    if strict and outcome.failures:
+        raise typer.Exit(1)
+
+
 @build.command("funnel")
 def show_funnel(
     folder: Folder,
