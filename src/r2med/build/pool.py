@@ -13,11 +13,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+
+from r2med.audit.matching import words as split_words
 from r2med.build.folder import BuildFolder, StageRecord, hash_file, read_rows, write_rows
 from r2med.build.items import BuildItem
 from r2med.build.working_task import hash_inputs, load_working_task
 from r2med.errors import DataError, UsageError, plural
 from r2med.execution.resources import Resources
+from r2med.judge.pool import texts_of
 from r2med.paths import slug
 from r2med.runs.run import sort_lists
 from r2med.settings import setting, settings_identity
@@ -31,8 +35,12 @@ View = Literal["query", "answer", "reasoning"]
 VIEWS: tuple[View, ...] = get_args(View)
 #: View and system under which documents that a source links to are listed.
 LINKED = "reference"
+#: Backend and family of systems that match words.
+LEXICAL = "bm25"
 #: Systems of different families below which a pool favours what few systems find.
 FEWEST_FAMILIES = 3
+#: Shorter passages may be part of a question by chance.
+_FEWEST_WORDS = 8
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,15 @@ def build_pool(folder: BuildFolder, resources: Resources) -> PoolOutcome:
                 lists = _search(folder, task, items, view, system, settings.depth, resources)
                 _add_lists(finds, lists, view, system)
         _add_lists(finds, _linked_documents(folder, items), LINKED, LINKED)
+        copies = _copies_of_questions(task, items, finds)
+        for pair in copies:
+            del finds[pair]
+        if copies:
+            resources.warn(
+                f"{plural(len(copies), 'candidate')} repeat the question itself and are left out "
+                f"of the pool; the first is passage {copies[0][1]} for {copies[0][0]}. Remove the "
+                "source of the questions from the corpus."
+            )
         order = {item.id: index for index, item in enumerate(items)}
         candidates = tuple(
             Candidate(query_id, document_id, tuple(finds[query_id, document_id]))
@@ -134,7 +151,14 @@ def build_pool(folder: BuildFolder, resources: Resources) -> PoolOutcome:
             inputs=hash_inputs(folder),
             counts_in={"queries": len(items), "passages": len(task.corpus)},
             counts_out={"candidates": len(candidates), "queries": len(items) - len(empty)},
-            drops={"query without candidates": len(empty)} if empty else {},
+            drops={
+                reason: count
+                for reason, count in (
+                    ("query without candidates", len(empty)),
+                    ("candidate repeats the question", len(copies)),
+                )
+                if count
+            },
             outputs={folder.pool_path.name: hash_file(folder.pool_path)},
             figures={
                 "views": [asdict(row) for row in views],
@@ -171,7 +195,7 @@ def family_of(system: str) -> str:
         if entry is None or entry.stage in ("fusion", "reranker"):
             continue
         checkpoint = str(dict(unit.options).get("checkpoint", entry.fields.get("checkpoint", "")))
-        names.add(entry.backend if entry.backend == "bm25" else checkpoint or unit.name)
+        names.add(LEXICAL if entry.backend == LEXICAL else checkpoint or unit.name)
     return " + ".join(sorted(names)) or system
 
 
@@ -202,8 +226,30 @@ def _search(
     if not path.is_file():
         output = stage.run(StageContext(view_task, run_member, warn=resources.warn))
         run = sort_lists(output.run, stage.ties(view_task)).truncate(depth)
+        if family_of(system) == LEXICAL:  # documents that share no word have score 0
+            run = run.take(np.flatnonzero(run.scores > 0))
         write_rows(path, ({"query_id": q, "documents": run.ranked_documents(q)} for q in texts))
     return {row["query_id"]: row["documents"] for _, row in read_rows(path)}
+
+
+def _copies_of_questions(
+    task: Task, items: Sequence[BuildItem], pairs: Iterable[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return candidates whose text is part of the question that they were found for."""
+    found_pairs = sorted(pairs)
+    texts = texts_of(task, {document_id for _, document_id in found_pairs})
+    passages = {document_id: _comparable(text) for document_id, text in texts.items()}
+    questions = {item.id: _comparable(item.question) for item in items}
+    return [
+        (query_id, document_id)
+        for query_id, document_id in found_pairs
+        if passages[document_id].count(" ") > _FEWEST_WORDS
+        and passages[document_id] in questions[query_id]
+    ]
+
+
+def _comparable(text: str) -> str:
+    return f" {' '.join(split_words(text))} "
 
 
 def _linked_documents(folder: BuildFolder, items: Sequence[BuildItem]) -> dict[str, list[str]]:

@@ -55,6 +55,8 @@ COLUMNS: Mapping[Format, Mapping[str, tuple[str, ...]]] = {
     },
     "table": {name: (name,) for name in _FIELDS},
 }
+#: Files that the stage writes itself.
+_OUTPUTS = ("items.jsonl", "items-dropped.jsonl")
 _SOURCE_KEYS = ("path", "format", "licence", "columns", "ask")
 #: What is asked about a case report, unless the source says otherwise.
 _CASE_QUESTION = "What is the most likely diagnosis?"
@@ -134,6 +136,8 @@ def _read_source(folder: BuildFolder, entry: Mapping[str, Any], where: str) -> I
     path = folder.resolve(name, where)
     if not path.is_file():
         raise MissingError(f"{where}: {path} does not exist.")
+    if path.resolve().parent == folder.path.resolve() and path.name in _OUTPUTS:
+        raise UsageError(f"{where}: `build items` writes {path}; rename the source.")
     return ItemSource(
         path=path,
         name=name,
