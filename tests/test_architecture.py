@@ -32,6 +32,7 @@ ROOMS = (
     "nano",
     "audit",
     "evaluation",
+    "build",
     "callbacks",
     "report",
     "explore",

@@ -223,6 +223,7 @@ COMMANDS = {
         _UNDERSTAND, "run:reproduce", "Compare your results with a published system's."
     ),
     "plot": CommandEntry(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
+    "build": CommandEntry(_DATA, "build:build", "Make a benchmark from questions and documents."),
     "judge": CommandEntry(_DATA, "judge:judge", "Judge unjudged results with language models."),
     "review": CommandEntry(_DATA, "review:review", "Review judgements: people label pairs."),
     "tasks": CommandEntry(_DATA, "tasks:tasks", "List, download, verify and describe tasks."),

@@ -29,6 +29,7 @@ _MODULES = (
     "audit",
     "twins",
     "judgements",
+    "builds",
 )
 
 
