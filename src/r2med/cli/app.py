@@ -220,6 +220,9 @@ COMMANDS = {
         _UNDERSTAND, "run:reproduce", "Compare your results with a published system's."
     ),
     "plot": CommandEntry(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
+    "answer": CommandEntry(
+        _UNDERSTAND, "answer:answer", "Test whether better retrieval gives better answers."
+    ),
     "judge": CommandEntry(_DATA, "judge:judge", "Judge unjudged results with language models."),
     "review": CommandEntry(_DATA, "review:review", "Review judgements: people label pairs."),
     "tasks": CommandEntry(_DATA, "tasks:tasks", "List, download, verify and describe tasks."),
