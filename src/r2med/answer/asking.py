@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from r2med.answer.citations import read_citations
 from r2med.answer.conditions import Question, Questions
@@ -15,12 +14,10 @@ from r2med.answer.store import (
     AnswerKey,
     AnswerSet,
     AnswerSetDescription,
-    AnswerStore,
     StoredAnswer,
     data_hash,
 )
 from r2med.errors import UsageError
-from r2med.judge.log import Warn
 from r2med.judge.panel import Show, hash_messages, open_model
 from r2med.remote.budget import Estimate
 from r2med.remote.chat import Chat, Remote
@@ -80,19 +77,11 @@ def open_answering_model(name: str, remote: Remote, samples: int) -> Chat:
     return chat
 
 
-def open_answer_set(
-    task: Task,
-    chat: Chat,
-    prompt: AnswerPrompt,
-    results: Path,
-    *,
-    name: str | None,
-    k: int,
-    distractors: str,
-    warn: Warn,
-) -> AnswerSet:
-    """Return the answer set that a model writes to, creating it if necessary."""
-    description = AnswerSetDescription(
+def describe_set(
+    task: Task, chat: Chat, prompt: AnswerPrompt, *, name: str | None, k: int, distractors: str
+) -> AnswerSetDescription:
+    """Return the description of the answer set that a model writes to."""
+    return AnswerSetDescription(
         name=name or default_name(chat.llm.name, k, prompt),
         task=task.name,
         suite=task.suite,
@@ -103,7 +92,6 @@ def open_answer_set(
         k=k,
         distractors=distractors,
     )
-    return AnswerStore(results, warn=warn).open(description)
 
 
 def default_name(llm: str, k: int, prompt: AnswerPrompt) -> str:
@@ -125,6 +113,20 @@ def prompt_questions(questions: Questions, prompt: AnswerPrompt, samples: int) -
     return prompted
 
 
+def find_unanswered(
+    prompted: Sequence[Prompted], stored: Mapping[AnswerKey, StoredAnswer]
+) -> list[Prompted]:
+    """Return what has no stored answer to the same prompt.
+
+    An answer to another prompt, for example with the passages of an earlier run, does not count.
+    """
+    return [
+        item
+        for item in prompted
+        if item.key not in stored or stored[item.key].prompt_hash != item.prompt_hash
+    ]
+
+
 def estimate_answers(chat: Chat, prompted: Sequence[Prompted]) -> Estimate:
     """Return what asking would use; cached answers are free."""
     return chat.estimate([item.request for item in prompted], length=ANSWER_TOKENS)
@@ -133,16 +135,8 @@ def estimate_answers(chat: Chat, prompted: Sequence[Prompted]) -> Estimate:
 def ask_questions(
     prompted: Sequence[Prompted], chat: Chat, answers: AnswerSet, *, show: Show = lambda *_: None
 ) -> Asked:
-    """Ask what a set has no answer to yet, and store the answers as they arrive.
-
-    An answer to another prompt, for example with the passages of an earlier run, is asked again.
-    """
-    stored = answers.answers()
-    todo = [
-        item
-        for item in prompted
-        if item.key not in stored or stored[item.key].prompt_hash != item.prompt_hash
-    ]
+    """Ask what a set has no answer to yet, and store the answers as they arrive."""
+    todo = find_unanswered(prompted, answers.answers())
     for start in range(0, len(todo), _CHUNK):
         chunk = todo[start : start + _CHUNK]
         replies = chat.complete([item.request for item in chunk], show=show)

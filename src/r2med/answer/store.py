@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.answer.conditions import Condition
+from r2med.answer.correctness import final_answer
 from r2med.answer.prompt import AnswerPrompt
 from r2med.errors import DamagedError, MissingError, UsageError, nearest
 from r2med.judge.log import RecordLog, Warn
@@ -84,8 +85,8 @@ class StoredAnswer:
 
     @property
     def item_id(self) -> str:
-        """The id under which a judge grades the text; equal texts are graded once."""
-        return answer_id(self.text)
+        """The id under which a judge grades the answer; equal final answers are graded once."""
+        return answer_id(final_answer(self.text))
 
 
 @dataclass(frozen=True)
@@ -179,6 +180,13 @@ class AnswerStore:
                 f"r2med answer delete {description.name} --task {description.task}"
             )
         return stored
+
+    def stored(self, description: AnswerSetDescription) -> dict[AnswerKey, StoredAnswer]:
+        """Return the answers of the set of a description; none if it does not exist yet."""
+        folder = self._folder(description.suite, description.task) / description.name
+        if not (folder / _DESCRIPTION).is_file():
+            return {}
+        return self.open(description).answers()
 
     def sets(self, task: Task | None = None) -> list[AnswerSet]:
         """Return the readable sets, of all tasks or of one; damaged ones are reported."""

@@ -100,14 +100,17 @@ def ask_systems(
     """
     from r2med.answer.asking import (
         ask_questions,
+        describe_set,
         estimate_answers,
-        open_answer_set,
+        find_unanswered,
         open_answering_model,
         prompt_questions,
     )
     from r2med.answer.conditions import build_questions
     from r2med.answer.prompt import find_prompt
+    from r2med.answer.store import AnswerStore
 
+    store = AnswerStore(results, warn=notice)
     output_format = options.format_of(form, as_json)
     chosen_conditions = _read_conditions(conditions)
     chosen_prompt = find_prompt(prompt)
@@ -120,14 +123,16 @@ def ask_systems(
             for message in questions.notices:
                 notice(message)
             prompted = prompt_questions(questions, chosen_prompt, samples)
-            cost = estimate_answers(chat, prompted)
-            notice(f"{loaded.name}, {chat.llm.name}: {_describe_cost(cost)}.")
+            description = describe_set(
+                loaded, chat, chosen_prompt, name=name, k=k, distractors=questions.distractors
+            )
+            todo = find_unanswered(prompted, store.stored(description))
+            notice(
+                f"{loaded.name}, {chat.llm.name}: {_describe_cost(estimate_answers(chat, todo))}."
+            )
             if estimate:
                 continue
-            answers = open_answer_set(
-                loaded, chat, chosen_prompt, results,
-                name=name, k=k, distractors=questions.distractors, warn=notice,
-            )  # fmt: skip
+            answers = store.open(description)
             outcome = ask_questions(prompted, chat, answers, show=work_line(bar))
             notice(f"{loaded.name}: {outcome.asked:,} answers added, {outcome.already:,} stored.")
             if judge is not None:

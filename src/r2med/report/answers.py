@@ -46,11 +46,11 @@ def draw_answer_report(report: AnswerReport, out: Paper, *, brief: bool = False)
     for figures in report.tasks:
         out.print()
         out.print(f"{figures.task}: {plural(figures.queries, 'query')}", style="bold")
-        out.print(_conditions(figures.rows))
+        out.print(_conditions(figures.rows, caption="" if report.pooled else _TABLE_NOTE))
     if report.pooled:
         out.print()
         out.print(f"Mean of {plural(len(report.tasks), 'task')}", style="bold")
-        out.print(_conditions(report.pooled))
+        out.print(_conditions(report.pooled, caption=_TABLE_NOTE))
     sentence = summarise(report)
     if sentence:
         out.print(sentence)
@@ -164,7 +164,7 @@ def format_statistic(statistic: Statistic) -> str:
     return f"{statistic.value:.2f}{limits}"
 
 
-def _conditions(rows: Sequence[ArmFigures]) -> Grid:
+def _conditions(rows: Sequence[ArmFigures], *, caption: str) -> Grid:
     has_options = any(row.option is not None for row in rows)
     has_grades = any(row.shares for row in rows)
     has_spread = any(row.spread is not None for row in rows)
@@ -193,7 +193,7 @@ def _conditions(rows: Sequence[ArmFigures]) -> Grid:
             format_percent(row.citation_recall),
         ]
         cells.append(line)
-    return Grid(make_columns(*titles), cells, caption=_TABLE_NOTE)
+    return Grid(make_columns(*titles), cells, caption=caption)
 
 
 def _right_to_abstain(row: ArmFigures) -> str:
