@@ -269,6 +269,41 @@ def report_sets(
     echo(f"wrote {file}")
 
 
+@answer.command("plot")
+def plot_sets(
+    name: Name,
+    task: options.Task,
+    file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
+    measure: Annotated[
+        str | None,
+        options.option("--measure", help="Retrieval measure; by default the best predictor."),
+    ] = None,
+    systems: AnySystems = None,
+    judge: Judge = None,
+    scoring: Scoring = "auto",
+    theme: Annotated[
+        Literal["light", "dark"], options.option(help="light or dark.", heading=options.OUTPUT)
+    ] = "light",
+    data_root: options.DataRoot = None,
+    results: options.Results = options.RESULTS,
+) -> None:
+    """Draw answer scores against a retrieval measure, between floor and ceiling."""
+    from r2med.report.plots.theme import ENDINGS, LIBRARIES, find_theme, picture
+
+    need(*LIBRARIES, extra="plots")
+    from r2med.answer.reporting import report_answers
+    from r2med.report.plots.answers import relation_plot
+    from r2med.storage import write_file
+
+    if file.suffix.lower() not in ENDINGS:
+        raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
+    sets = [answers for _, answers in _find_sets(name, task, data_root, results)]
+    report = report_answers(sets, judge=judge, scoring=scoring, systems=systems or ())
+    look = find_theme(theme)
+    write_file(file, picture(relation_plot(report, look, measure), look, file.suffix.lower()))
+    echo(f"wrote {file}")
+
+
 @answer.command("leaderboard")
 def show_leaderboard(
     task: options.AnyTask = None,
