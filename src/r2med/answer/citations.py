@@ -39,6 +39,27 @@ def read_citations(text: str) -> tuple[int, ...]:
     return tuple(cited)
 
 
+@dataclass(frozen=True)
+class AnswerPiece:
+    """A part of an answer; `number` is the passage that it cites, if it is a citation."""
+
+    text: str
+    number: int | None = None
+
+
+def split_citations(text: str, passages: int) -> list[AnswerPiece]:
+    """Split an answer at citations of passages that were shown; a list leads to its first."""
+    pieces: list[AnswerPiece] = []
+    last = 0
+    for match in _CITATION.finditer(text):
+        shown = [n for n in _expand(match["bracketed"] or match["worded"]) if 1 <= n <= passages]
+        if shown:
+            pieces += [AnswerPiece(text[last : match.start()]), AnswerPiece(match[0], shown[0])]
+            last = match.end()
+    pieces.append(AnswerPiece(text[last:]))
+    return [piece for piece in pieces if piece.text]
+
+
 def score_citations(cited: Collection[int], relevant: Collection[int]) -> CitationScores:
     """Score cited numbers against the numbers of the relevant passages that were shown."""
     right = len(set(cited) & set(relevant))
