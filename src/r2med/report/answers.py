@@ -11,7 +11,7 @@ from r2med.answer.grading import JudgeCalibration
 from r2med.answer.listing import AnswerBoard, StoredAnswerSets
 from r2med.answer.relation import Correlation, Relation
 from r2med.answer.reporting import AnswerReport
-from r2med.answer.scoring import Arm, ArmFigures
+from r2med.answer.scoring import ArmFigures
 from r2med.errors import plural
 from r2med.judge.agreement import Statistic
 from r2med.measure.intervals import Interval
@@ -88,15 +88,13 @@ def draw_answer_sets(stored: StoredAnswerSets, out: Paper) -> None:
 def draw_answer_board(board: AnswerBoard, out: Paper) -> None:
     """Print answer scores, best first within each task."""
     columns = make_columns(
-        "task", "model", "condition", "system", ">k", ">queries", ">score", ">share", ">abstained",
-        "judge",
-    )  # fmt: skip
+        "task", "condition", "model", ">k", ">queries", ">score", ">share", ">abstained", "judge"
+    )
     rows: list[list[Cell]] = [
         [
             row.task,
+            SystemName(_label_arm(row.condition, row.system or "")),
             SystemName(row.llm),
-            f"{row.condition}{_ROLES.get(row.condition, '')}",
-            None if row.system is None else SystemName(row.system),
             str(row.k),
             str(row.queries),
             format_figure(row.score, Interval(row.low, row.high)),
@@ -176,7 +174,7 @@ def _conditions(rows: Sequence[ArmFigures], *, caption: str) -> Grid:
     cells: list[list[Cell]] = []
     for row in rows:
         line: list[Cell] = [
-            SystemName(f"{Arm(row.condition, row.system).label}{_ROLES.get(row.condition, '')}"),
+            SystemName(_label_arm(row.condition, row.system)),
             format_figure(row.score, row.interval),
             "" if row.condition != "retrieved" else format_percent(row.share),
         ]
@@ -194,6 +192,11 @@ def _conditions(rows: Sequence[ArmFigures], *, caption: str) -> Grid:
         ]
         cells.append(line)
     return Grid(make_columns(*titles), cells, caption=caption)
+
+
+def _label_arm(condition: str, system: str) -> str:
+    """Return the name of a condition with its role or its system."""
+    return f"{condition}: {system}" if system else f"{condition}{_ROLES.get(condition, '')}"
 
 
 def _right_to_abstain(row: ArmFigures) -> str:
