@@ -223,6 +223,9 @@ COMMANDS = {
         _UNDERSTAND, "run:reproduce", "Compare your results with a published system's."
     ),
     "plot": CommandEntry(_UNDERSTAND, "plot:plot", "Draw a figure for screen or print."),
+    "answer": CommandEntry(
+        _UNDERSTAND, "answer:answer", "Test whether better retrieval gives better answers."
+    ),
     "build": CommandEntry(_DATA, "build:build", "Make a benchmark from questions and documents."),
     "judge": CommandEntry(_DATA, "judge:judge", "Judge unjudged results with language models."),
     "review": CommandEntry(_DATA, "review:review", "Review judgements: people label pairs."),

@@ -61,6 +61,18 @@ def estimate(
             "--price", min=0, heading=options.MODELS, help="US dollars per hour of your hardware."
         ),
     ] = None,
+    answer_llm: Annotated[
+        str | None,
+        options.option(
+            "--answer-llm", heading=options.MODELS, help="Also estimate r2med answer with this LLM."
+        ),
+    ] = None,
+    k: Annotated[
+        int, options.option("--k", min=1, help="Passages per answer, with --answer-llm.")
+    ] = 5,
+    samples: Annotated[
+        int, options.option("--samples", min=1, help="Answers per question, with --answer-llm.")
+    ] = 1,
     llm_url: options.LlmUrl = None,
     prompts: options.Prompts = None,
     as_json: options.Json = False,
@@ -84,6 +96,10 @@ def estimate(
             )
             stages += system_stages
             daily += system_daily
+    if answer_llm is None:
+        options.refuse_unread(context, "without --answer-llm", "k", "samples")
+    else:
+        stages += _estimate_answers(context, answer_llm, sizes, systems, k, samples)
     rows = estimate_rows(stages, tokens_per_second, price)
     daily_rows = estimate_rows(daily, tokens_per_second, price)
     tables = estimate_tables(rows, daily_rows, queries_per_day, tokens_per_second, price)
@@ -117,6 +133,29 @@ def _estimate_system(
         if llm_url is not None:
             raise
         return run(_NO_SERVER)
+
+
+def _estimate_answers(
+    context: Context,
+    llm: str,
+    sizes: Sequence[TaskSize],
+    systems: Sequence[str],
+    k: int,
+    samples: int,
+) -> list[StageEstimate]:
+    """Estimate answering with a language model; a missing server address is replaced."""
+    from r2med.answer.prompt import DEFAULT, find_prompt
+    from r2med.evaluation.estimate_answers import estimate_answering
+    from r2med.judge.panel import open_model
+
+    url = context.params["llm_url"] or _NO_SERVER
+    resources = options.open_resources({**context.params, "llm_url": url})
+    chat, prompt = open_model(llm, resources.remote, option="--answer-llm"), find_prompt(DEFAULT)
+    return [
+        estimate
+        for size in sizes
+        for estimate in estimate_answering(chat, size, systems, prompt, k=k, samples=samples)
+    ]
 
 
 def _measure(item: TaskEntry | Path, root: Path | None, passages: int | None) -> TaskSize:

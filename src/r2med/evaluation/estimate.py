@@ -26,9 +26,9 @@ from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statisti
 
 #: What decides the requests of a stage, as text, and the estimate of these requests.
 StageRequests = tuple[str, Estimate]
-WorkType = Literal["index", "documents", "queries", "encode", "generate", "rerank"]
+WorkType = Literal["index", "documents", "queries", "encode", "generate", "rerank", "answer"]
 #: Work that is repeated for every query, in contrast to work on the corpus.
-PER_QUERY: tuple[WorkType, ...] = ("queries", "generate", "rerank")
+PER_QUERY: tuple[WorkType, ...] = ("queries", "generate", "rerank", "answer")
 #: Retrievers that run a model on texts, and those of them that store one vector per text.
 _ENCODERS = ("dense", "api", "sparse", "late", "custom")
 _SINGLE_VECTOR = ("dense", "api", "custom")

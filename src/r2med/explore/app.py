@@ -29,6 +29,7 @@ from r2med.execution.resources import Resources
 from r2med.explore.guard import Access, Guard, Parameters
 from r2med.explore.library import Cache, Library, Snapshot
 from r2med.explore.pages.about import about_page, audits_page, message_page, running_page
+from r2med.explore.pages.answers import answer_query_page, answer_set_page, answers_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.document import document_page
 from r2med.explore.pages.leaderboard import (
@@ -136,6 +137,7 @@ def create_app(
             Route("/tasks", cache_page(lambda _, snapshot, link: tasks_page(snapshot, link))),
             Route("/task/{rest:path}", cache_page(task)),
             Route("/compare", limit_threads(compare, comparing)),
+            Route("/answers", limit_threads(answers, comparing)),
             Route("/overlap", limit_threads(overlap, comparing)),
             Route("/search", limit_threads(search, comparing)),
             Route("/audits", cache_page(audits)),
@@ -299,6 +301,17 @@ def compare(request: Request, snapshot: Snapshot, link: Link) -> str:
         systems=values.texts("system"),
         metric=values.metric(),
     )
+
+
+def answers(request: Request, snapshot: Snapshot, link: Link) -> str:
+    """All answer sets, one of them, or one of its queries."""
+    values = Parameters(request.query_params)
+    task, name, query_id = values.text("task"), values.text("set"), values.text("query")
+    if task is None or name is None:
+        return answers_page(snapshot, link)
+    if query_id is None:
+        return answer_set_page(snapshot, link, task, name)
+    return answer_query_page(snapshot, link, task, name, query_id, values.text("system"))
 
 
 def overlap(request: Request, snapshot: Snapshot, link: Link) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow as pa
 from markupsafe import Markup
 
+from r2med.answer.store import FOLDER as ANSWERS
 from r2med.errors import MissingError, R2MedError, UsageError, nearest
 from r2med.execution.resources import log_warning
 from r2med.explore.render import LabelledLink, Link
@@ -322,7 +323,7 @@ class Library:
             yield earlier[folder] if same else name_local_task(result)
 
     def _other_stamps(self) -> Hashable:
-        """What changes with the stored audits and the folders of tasks' data."""
+        """What changes with the stored audits, answers and the folders of tasks' data."""
         audits = sorted((self.folder / AUDITS).glob("*/*.json"))
         names = (*(entry.name for entry in all_entries()), *self._own, *self._current.own)
         data = (folder for name in names if (folder := self._place(name)))
@@ -332,7 +333,8 @@ class Library:
             if self.judgements != BENCHMARK
             for path in sorted((self.folder / group).rglob("*.*"))
         ]
-        return tuple(map(_stamp, (*audits, *data, *added)))
+        answers = sorted((self.folder / ANSWERS).rglob("*.*"))
+        return tuple(map(_stamp, (*audits, *data, *added, *answers)))
 
     def knows(self, name: str) -> bool:
         """Whether a name is a registered task, or one whose folder is named or recorded."""

@@ -46,6 +46,7 @@ NAVIGATION = (
     ("leaderboard", "Leaderboard"),
     ("tasks", "Tasks"),
     ("compare", "Compare"),
+    ("answers", "Answers"),
     ("try", "Try it"),
     ("running", "Running"),
     ("audits", "Audits"),

@@ -152,7 +152,7 @@ class Panel:
             scores=scores,
             rationale=_rationale(readable, grade, self.rubric),
             votes=tuple(vote for vote, _ in cast),
-            prompt_hash=_hash_messages(messages),
+            prompt_hash=hash_messages(messages),
             purpose=item.purpose,
             systems=item.systems,
             problem="" if readable else cast[0][0].problem,
@@ -180,7 +180,7 @@ def open_panel(
     Raises:
         UsageError: A name is not a model, or several samples are asked for at temperature 0.
     """
-    chats = [_open_judge(name, remote) for name in names]
+    chats = [open_model(name, remote, option="--judge") for name in names]
     if not chats:
         raise UsageError("which judge? Give a language model: --judge LLM; see docs/llms.md.")
     if samples > 1 and any(chat.llm.temperature == 0 for chat in chats):
@@ -215,10 +215,15 @@ def combine_votes(
     return combined
 
 
-def _open_judge(name: str, remote: Remote) -> Chat:
+def open_model(name: str, remote: Remote, *, option: str) -> Chat:
+    """Return a language model as named by an option, at temperature 0 unless given.
+
+    Raises:
+        UsageError: The name is not a model with options in brackets.
+    """
     unit = parse(name).fused[0]
     if not isinstance(unit, Unit) or str(parse(name)) != str(unit):
-        raise UsageError(f"--judge {name!r} is not a language model; see docs/llms.md.")
+        raise UsageError(f"{option} {name!r} is not a language model; see docs/llms.md.")
     model = unit.name if unit.argument is None else f"{unit.name}:{unit.argument}"
     options = dict(unit.options)
     if "temperature" not in options and find_llm(model, anything=True).temperature is not None:
@@ -247,7 +252,8 @@ def _rationale(readable: Sequence[tuple[Vote, str]], grade: int | None, rubric: 
     return next(iter(agreeing or [text for _, text in readable]), "")
 
 
-def _hash_messages(messages: Sequence[Message]) -> str:
+def hash_messages(messages: Sequence[Message]) -> str:
+    """Return the identity of a conversation."""
     text = json.dumps([(message.role, message.content) for message in messages])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

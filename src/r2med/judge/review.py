@@ -88,7 +88,12 @@ class Decision:
 
 
 def build_queue(
-    task: Task, sets: Sequence[JudgementSet], *, size: int = SIZE, rubric: Rubric | None = None
+    task: Task,
+    sets: Sequence[JudgementSet],
+    *,
+    size: int = SIZE,
+    rubric: Rubric | None = None,
+    has_checks: bool = True,
 ) -> ReviewQueue:
     """Sample judged pairs for review.
 
@@ -100,6 +105,7 @@ def build_queue(
         sets: Judgement sets to check; all must have the same scale of grades.
         size: Pairs in the queue, checks included.
         rubric: What labels mean; by default the rubric of the first set.
+        has_checks: Whether a tenth are pairs of the benchmark; False if items are no documents.
 
     Raises:
         MissingError: There is nothing to review.
@@ -117,7 +123,7 @@ def build_queue(
                 f"judgement sets {sets[0].name!r} and {judged.name!r} have different scales; "
                 "review one at a time with --judgements NAME."
             )
-    checks = _known_pairs(task, round(size * CHECKS))
+    checks = _known_pairs(task, round(size * CHECKS)) if has_checks else {}
     candidates = _candidates(sets, exclude=set(checks))
     pairs = _stratify(candidates, size - len(checks))
     return ReviewQueue(chosen, (*pairs, *checks), checks, texts_hash(task))

@@ -243,11 +243,11 @@ def texts_hash(task: Task) -> str:
     return column_hash([task.corpus.ids, task.corpus.texts, task.queries.ids, task.queries.texts])
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, content: str = "judgement set") -> None:
     """Refuse a name that cannot be a folder, or that --judgements gives a special meaning."""
     if name in RESERVED or not _NAME.fullmatch(name):
         raise UsageError(
-            f"judgement set {name!r}: a name has letters, digits, '.', '_', '=' and '-', at most "
+            f"{content} {name!r}: a name has letters, digits, '.', '_', '=' and '-', at most "
             f"80, and is not {', '.join(RESERVED)}."
         )
 

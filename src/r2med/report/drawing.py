@@ -30,6 +30,7 @@ _MODULES = (
     "twins",
     "judgements",
     "builds",
+    "answers",
 )
 
 

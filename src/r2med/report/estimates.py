@@ -32,6 +32,7 @@ _WORK = {
     "encode": "encode",
     "generate": "generate",
     "rerank": "rerank",
+    "answer": "answer",
 }
 _SPEED = "--tokens-per-second N adds the hours of local models."
 _WIDTH = "Disk: unknown without --vector-width N, and for models with several vectors per text."

@@ -1,0 +1,64 @@
+"""Estimates of answering the queries of a task, for `r2med estimate --answer-llm`.
+
+They rest on mean lengths. `r2med answer --estimate` counts the prompts themselves and the answers
+that are cached, once the systems have stored results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from r2med.answer.asking import ANSWER_TOKENS
+from r2med.answer.prompt import AnswerPrompt
+from r2med.evaluation.estimate import StageEstimate, TaskSize
+from r2med.remote.budget import CHARACTERS_PER_TOKEN
+from r2med.remote.chat import Chat
+from r2med.remote.completions import ChatRequest, prompt_tokens
+
+
+def estimate_answering(
+    chat: Chat,
+    size: TaskSize,
+    systems: Sequence[str],
+    prompt: AnswerPrompt,
+    *,
+    k: int,
+    samples: int,
+) -> list[StageEstimate]:
+    """Estimate closed-book and oracle answers, and retrieved and distracted ones per system.
+
+    Oracle prompts are taken to have k passages.
+    """
+    closed = _prompt_length(prompt, size, None)
+    with_passages = _prompt_length(prompt, size, k)
+    rows = [("closed-book and oracle", closed + with_passages)]
+    rows += [(f"retrieved and distracted, {system}", 2 * with_passages) for system in systems]
+    return [_row(chat, size, name, tokens, samples) for name, tokens in rows]
+
+
+def _prompt_length(prompt: AnswerPrompt, size: TaskSize, passages: int | None) -> float:
+    """Return the tokens of a prompt with texts of the mean lengths."""
+    template = prompt.messages("", None if passages is None else [""] * passages)
+    longest = prompt.longest_passage / CHARACTERS_PER_TOKEN
+    texts = size.query_tokens + (passages or 0) * min(size.document_tokens, longest)
+    return prompt_tokens(ChatRequest(template)) + texts
+
+
+def _row(chat: Chat, size: TaskSize, name: str, tokens: float, samples: int) -> StageEstimate:
+    """Return the estimate of two conditions, whose prompts have `tokens` together."""
+    llm = chat.llm
+    expected = llm.expected_tokens if llm.reasoning else min(llm.expected_tokens, ANSWER_TOKENS)
+    answers = 2 * size.queries * samples
+    prompt_total = round(tokens * size.queries * samples)
+    completion_total = expected * answers
+    money = chat.price.of(prompt_total, completion_total) if chat.price else None
+    return StageEstimate(
+        size.task,
+        f"{llm.name}, {name}",
+        "answer",
+        texts=answers,
+        tokens=prompt_total + completion_total,
+        money=money,
+        basis=f"mean lengths; {CHARACTERS_PER_TOKEN} characters per token; {expected} new tokens "
+        f"per answer, expected of {llm.name}",
+    )
