@@ -32,8 +32,10 @@ ROOMS = (
     "nano",
     "audit",
     "evaluation",
+    "agents",
     "callbacks",
     "report",
+    "serve",
     "explore",
     "cli",
 )
