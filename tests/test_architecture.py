@@ -29,6 +29,7 @@ ROOMS = (
     "measure",
     "results",
     "judge",
+    "answer",
     "nano",
     "audit",
     "evaluation",

@@ -1,0 +1,1 @@
+"""Answers: does better retrieval give better answers?"""
