@@ -31,7 +31,7 @@ COOKIE = "r2med-token"
 _log = logging.getLogger("r2med.serve")
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
 _LONGEST_ADDRESS = 8_000
-_LARGEST_BODY = 64_000
+LARGEST_BODY = 64_000
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,8 @@ class Guard:
             length = headers.get("content-length", "")
             if not length.isascii() or not length.isdigit():
                 return PlainTextResponse("The request does not state its length.\n", 411)
-            if int(length) > _LARGEST_BODY:
-                return PlainTextResponse(f"At most {_LARGEST_BODY:,} bytes are read.\n", 413)
+            if int(length) > LARGEST_BODY:
+                return PlainTextResponse(f"At most {LARGEST_BODY:,} bytes are read.\n", 413)
         return None
 
     def _is_origin_allowed(self, origin: str | None, host: str) -> bool:
