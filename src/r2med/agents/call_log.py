@@ -63,6 +63,8 @@ class Call:
     citations: tuple[str, ...] = ()
     """Codes that an answer cites."""
     confidence: float | None = None
+    tokens: int | None = None
+    """Tokens that the agent generated, if whoever runs it counts them."""
     problem: str = ""
     """Why a call failed."""
 
@@ -167,6 +169,7 @@ def _session_trace(calls: Sequence[Call], query_id: str, sample: int) -> AgentTr
         sample,
         cited=tuple(dict.fromkeys(ids[code] for code in cited if code in ids)),
         confidence=confidence,
+        tokens=last.tokens,
     )
 
 

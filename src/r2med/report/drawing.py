@@ -26,6 +26,7 @@ _MODULES = (
     "profiles",
     "audit",
     "judgements",
+    "agents",
 )
 
 

@@ -56,10 +56,7 @@ def create_search_app(service: SearchService, *, session: str = "") -> Starlette
 
     async def submit(request: Request) -> Response:
         values = await _read_body(request)
-        answer = make_answer(
-            values.get("answer"), values.get("confidence"), values.get("citations")
-        )
-        await service.answer(_session(values, session), answer)
+        await service.answer(_session(values, session), make_answer(values))
         return JSONResponse({"recorded": True})
 
     def refuse(request: Request, problem: Exception) -> Response:

@@ -66,10 +66,7 @@ async def _call(
         passages = await service.search(session, arguments.get("query", ""))
         return {"results": [{"id": hit.code, "text": hit.text} for hit in passages]}
     if tool == SUBMIT:
-        answer = make_answer(
-            arguments.get("answer"), arguments.get("confidence"), arguments.get("citations")
-        )
-        await service.answer(session, answer)
+        await service.answer(session, make_answer(arguments))
         return {"recorded": True}
     raise UsageError(f"no tool is named {tool[:60]!r}; the tools are {SEARCH} and {SUBMIT}.")
 

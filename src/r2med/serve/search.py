@@ -5,9 +5,8 @@ Documents are shown under codes, never under their ids. A call is on disk before
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import anyio
@@ -44,6 +43,8 @@ class Answer:
     text: str
     confidence: float | None = None
     citations: tuple[str, ...] = ()
+    tokens: int | None = None
+    """Tokens that the agent generated for the query, if whoever runs it counts them."""
 
 
 class SearchService:
@@ -81,6 +82,7 @@ class SearchService:
             answer.text,
             citations=answer.citations,
             confidence=answer.confidence,
+            tokens=answer.tokens,
         )
         await anyio.to_thread.run_sync(self._log.append, call)
 
@@ -110,24 +112,43 @@ def check_session(session: str) -> str:
     return session
 
 
-def make_answer(text: object, confidence: object = None, citations: object = None) -> Answer:
+def make_answer(values: Mapping[str, object]) -> Answer:
     """Return the answer that a request states, its values checked."""
-    checked = _check_text("answer", text, LONGEST_ANSWER)
-    if confidence is not None and not _is_share(confidence):
+    return Answer(
+        _check_text("answer", values.get("answer"), LONGEST_ANSWER),
+        _check_confidence(values.get("confidence")),
+        _check_citations(values.get("citations")),
+        _check_tokens(values.get("tokens")),
+    )
+
+
+def _check_confidence(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise UsageError("confidence: expected a number from 0 to 1.")
-    listed: Sequence[object] = citations if isinstance(citations, list) else []
-    is_listed = citations is None or isinstance(citations, list)
-    if not is_listed or not all(isinstance(code, str) and len(code) <= 100 for code in listed):
+    return float(value)
+
+
+def _check_citations(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
         raise UsageError("citations: expected a list of document codes.")
-    if len(listed) > MOST_CITATIONS:
-        raise UsageError(f"citations: {len(listed)} codes, expected at most {MOST_CITATIONS}.")
-    stated = float(confidence) if isinstance(confidence, int | float) else None
-    return Answer(checked, stated, tuple(str(code) for code in listed))
+    if len(value) > MOST_CITATIONS or any(len(code) > LONGEST_SESSION for code in value):
+        raise UsageError(
+            f"citations: expected at most {MOST_CITATIONS} codes of at most {LONGEST_SESSION} "
+            "characters."
+        )
+    return tuple(value)
 
 
-def _is_share(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and math.isfinite(value) and 0 <= value <= 1  # type: ignore[arg-type,operator]
+def _check_tokens(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 53:
+        raise UsageError("tokens: expected a whole number, 0 or more.")
+    return value
 
 
 def _check_text(name: str, value: object, longest: int) -> str:
