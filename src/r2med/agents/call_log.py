@@ -32,6 +32,7 @@ from r2med.tasks.task import Task
 SUFFIX = ".calls"
 #: Characters of a document's code.
 _CODE_LENGTH = 8
+_CODE = re.compile(rf"\b[a-z2-7]{{{_CODE_LENGTH}}}\b")
 _SAMPLE = re.compile(r"(.+)#(\d{1,4})")
 
 CallType = Literal["search", "failed", "answer"]
@@ -161,10 +162,11 @@ def _session_trace(calls: Sequence[Call], query_id: str, sample: int) -> AgentTr
         return AgentTrace(query_id, tuple(steps), INCOMPLETE, sample)
     last = answers[-1]
     cited = [*last.citations, *read_citations(last.text, tuple(ids))]
+    text = _CODE.sub(lambda word: ids.get(word[0], word[0]), last.text)
     confidence = last.confidence if last.confidence is not None else read_confidence(last.text)
     return AgentTrace(
         query_id,
-        (*steps, AgentStep("answer", last.text)),
+        (*steps, AgentStep("answer", text)),
         COMPLETED,
         sample,
         cited=tuple(dict.fromkeys(ids[code] for code in cited if code in ids)),

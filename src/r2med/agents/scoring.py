@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from r2med.agents.calibration import ConfidenceCalibration, calibrate
 from r2med.agents.sources import TraceSet
-from r2med.agents.trace import COMPLETED, AgentTrace
+from r2med.agents.trace import COMPLETED, AgentTrace, remove_citations
 from r2med.answer.correctness import (
     is_short,
     normalise,
@@ -52,7 +52,7 @@ class TraceScores:
     correct: float | None
     """1 if the right option is chosen or the short answer matches; None for long references."""
     mentions: float | None
-    """1 if the answer contains the short reference; None for long references."""
+    """1 if the answer contains the short reference; None for long references and options."""
     f1: float | None
     """Token F1 of the answer with the reference."""
     abstained: float | None
@@ -235,12 +235,13 @@ def _score_answer(trace: AgentTrace, material: _Material) -> dict[str, float | N
     reference = material.answers.get(trace.query_id)
     if not reference:
         return dict.fromkeys(("correct", "mentions", "f1", "abstained"))
-    scores = score_answer(trace.answer, reference, question=material.questions[trace.query_id])
-    short = is_short(reference)
-    exact = scores.match if short else None
+    answer = remove_citations(trace.answer, trace.documents)
+    scores = score_answer(answer, reference, question=material.questions[trace.query_id])
+    exact = scores.match if is_short(reference) else None
+    has_text = scores.option is None and is_short(reference)
     return {
         "correct": scores.option if scores.option is not None else exact,
-        "mentions": float(_mentions(trace.answer, reference)) if short else None,
+        "mentions": float(_mentions(answer, reference)) if has_text else None,
         "f1": scores.f1,
         "abstained": float(scores.abstained),
     }

@@ -132,10 +132,21 @@ def read_confidence(text: str) -> float | None:
 def read_citations(text: str, documents: Sequence[str]) -> tuple[str, ...]:
     """Return the documents that a text cites by id in brackets, such as [a12] or [a12, b3]."""
     seen = set(documents)
-    cited = [
-        name.strip()
-        for match in _BRACKETS.finditer(text)
-        for content in (match[1] or match[2],)
-        for name in (content, *re.split(r"[,;]", content))
-    ]
+    cited = [name for match in _BRACKETS.finditer(text) for name in _names_in(match)]
     return tuple(dict.fromkeys(name for name in cited if name in seen))
+
+
+def remove_citations(text: str, documents: Sequence[str]) -> str:
+    """Return a text without the brackets that cite one of some documents."""
+    seen = set(documents)
+
+    def replace_bracket(match: re.Match[str]) -> str:
+        return "" if seen & set(_names_in(match)) else match[0]
+
+    return _BRACKETS.sub(replace_bracket, text)
+
+
+def _names_in(bracket: re.Match[str]) -> list[str]:
+    """Return what a bracket may cite: its whole content, and each part of a list."""
+    content = bracket[1] or bracket[2]
+    return [name.strip() for name in (content, *re.split(r"[,;]", content))]
