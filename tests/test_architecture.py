@@ -34,8 +34,10 @@ ROOMS = (
     "audit",
     "evaluation",
     "build",
+    "agents",
     "callbacks",
     "report",
+    "serve",
     "explore",
     "cli",
 )

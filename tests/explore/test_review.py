@@ -15,9 +15,9 @@ from axe_playwright_python.sync_playwright import Axe
 from starlette.testclient import TestClient
 
 from r2med.explore.review import ReviewSession, create_review_app, split_matches
-from r2med.explore.server import open_listener
 from r2med.judge.review import ReviewQueue, ReviewStore, build_queue, label_pair
 from r2med.judge.store import Pair
+from r2med.serve.listener import open_listener
 from tests.judge.making import make_task, store_grades
 
 DOCUMENTS = {f"secret-{number}": f"passage number {number} <b>bold</b>" for number in range(30)}

@@ -260,7 +260,7 @@ def test_an_unknown_figure_starts_no_process(site: Site) -> None:
 
 
 def test_a_failure_is_one_line_of_the_log(site: Site, tmp_path: Path) -> None:
-    from r2med.explore.guard import failure_line
+    from r2med.serve.guard import failure_line
 
     try:
         raise ValueError("first\nsecond \x1b[31m")

@@ -194,6 +194,9 @@ COMMANDS = {
         _RUN, "generate:generate", "Generate query expansions without searching."
     ),
     "run": CommandEntry(_RUN, "run:run", "Run a command line of the R2MED reference scripts."),
+    "serve": CommandEntry(
+        _RUN, "serve:serve", "Let outside agents search a task, over HTTP and MCP."
+    ),
     "leaderboard": CommandEntry(
         _UNDERSTAND, "leaderboard:leaderboard", "Rank published and measured systems."
     ),
@@ -214,6 +217,9 @@ COMMANDS = {
     ),
     "diagnose": CommandEntry(
         _UNDERSTAND, "diagnose:diagnose", "Show where a system fails and why."
+    ),
+    "agents": CommandEntry(
+        _UNDERSTAND, "agents:agents", "Score agents: evidence, cost, answers and confidence."
     ),
     "explore": CommandEntry(
         _UNDERSTAND, "explore:explore", "Browse results and queries in a web browser."

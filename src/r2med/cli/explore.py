@@ -125,8 +125,8 @@ def explore(
         return
     refuse_unread(context, "without --bundle", "without_texts")
     from r2med.explore.app import create_app
-    from r2med.explore.guard import LOOPBACK, Access
-    from r2med.explore.server import open_listener, serve
+    from r2med.serve.guard import LOOPBACK, Access
+    from r2med.serve.listener import open_listener, run_server
 
     library = Library(results, root=data_root, tasks=task, judgements=judgements)
     names = [_host_name(name) for name in allowed_host or ()]
@@ -157,6 +157,7 @@ def explore(
         root_path=root_path,
         trusted_proxies=trusted_proxy or LOOPBACK,
         token=secret,
+        host_hint="Allow it at the start with: r2med explore --allowed-host NAME\n",
     )
     app = create_app(
         library,
@@ -167,7 +168,7 @@ def explore(
     )
     try:
         echo(f"r2med explore: {page} (Ctrl-C ends it)")
-        serve(app, listener, browse=page if open_page else None)
+        run_server(app, listener, browse=page if open_page else None)
     except KeyboardInterrupt as stop:
         stop.add_note("the explorer has ended; results are as they were.")
         raise

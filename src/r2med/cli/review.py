@@ -47,8 +47,8 @@ def open_page(
     """
     need("starlette", "uvicorn", "jinja2", extra="web")
     from r2med.explore.review import ReviewSession, create_review_app
-    from r2med.explore.server import open_listener, serve
     from r2med.judge.review import check_reviewer
+    from r2med.serve.listener import open_listener, run_server
 
     loaded, store, queue, _ = _open_review(task, judgements, size, data_root, results)
     session = ReviewSession(queue, store, check_reviewer(reviewer), _texts(loaded), loaded.name)
@@ -57,7 +57,7 @@ def open_page(
     app = create_review_app(session)
     try:
         echo(f"r2med review: {url} ({plural(len(queue.pairs), 'pair')}; Ctrl-C ends it)")
-        serve(app, listener, browse=url if open_browser else None)
+        run_server(app, listener, browse=url if open_browser else None)
     except KeyboardInterrupt as stop:
         stop.add_note("the review has ended; every label is stored.")
         raise

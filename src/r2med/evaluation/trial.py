@@ -53,7 +53,7 @@ def try_query(
         if estimate.money != 0.0:
             raise LimitError(
                 f"{name} asks a model that may cost money.\n"
-                "Start with a limit to allow it: r2med explore --max-cost 1"
+                "Start with a limit to allow it: --max-cost 1"
             )
     stages = list[tuple[str, list[tuple[str, float]]]]()
 

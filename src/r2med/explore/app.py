@@ -26,7 +26,6 @@ from starlette.routing import Route
 from r2med.errors import DamagedError, LimitError, MissingError, R2MedError, UsageError
 from r2med.evaluation.status import read_statuses
 from r2med.execution.resources import Resources
-from r2med.explore.guard import Access, Guard, Parameters
 from r2med.explore.library import Cache, Library, Snapshot
 from r2med.explore.pages.about import about_page, audits_page, message_page, running_page
 from r2med.explore.pages.answers import answer_query_page, answer_set_page, answers_page
@@ -47,9 +46,11 @@ from r2med.explore.pages.task import QUERY_SORTS, task_page, tasks_page
 from r2med.explore.pages.trial import LONGEST, Outcome, choices, trial_page
 from r2med.explore.pages.trial import MOST_SYSTEMS as MOST_TRIED
 from r2med.explore.pages.trial import Request as TrialRequest
+from r2med.explore.parameters import Parameters
 from r2med.explore.render import STATIC, Link, link_below, static_file
-from r2med.explore.server import report_in_one_line
 from r2med.results.diagnosis.causes import CAUSES
+from r2med.serve.guard import Access, Guard
+from r2med.serve.listener import report_in_one_line
 from r2med.systems.registry import KINDS
 
 if TYPE_CHECKING:

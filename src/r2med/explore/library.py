@@ -399,18 +399,6 @@ class Library:
         return self._own.get(name) or self._current.own.get(name)
 
 
-#: Numbers of malloc.h: the most heaps, and the size from which a block gets separate pages.
-_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
-
-
-def limit_heaps() -> None:
-    """Let glibc return the memory of large values at once instead of keeping it per thread."""
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_ARENA_MAX, 1)
-        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
-
-
 def _trim_memory(value: T) -> T:
     """Return a large value after giving the memory used to make it back to the system."""
     pa.default_memory_pool().release_unused()

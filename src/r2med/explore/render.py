@@ -26,12 +26,8 @@ from r2med.measure.intervals import mean_interval
 from r2med.number_format import format_difference, format_p, format_percent, format_points
 from r2med.report.console import visible
 from r2med.report.table import task_label
+from r2med.serve.headers import POLICY
 
-#: What every page may load and run; as a header, and in pages that are files.
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'"
-)
 DISCLAIMER = "A research instrument, never a clinical decision system."
 DEMO = "Demo suite: original text, made to try things out. Not comparable with published figures."
 #: Files that pages load, by the type they are sent as.

@@ -23,10 +23,11 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from r2med.errors import MissingError, R2MedError, UsageError
-from r2med.explore.guard import Guard, Parameters
+from r2med.explore.parameters import Parameters
 from r2med.explore.render import STATIC, render, static_file
 from r2med.judge.review import ReviewQueue, ReviewStore, label_pair, settle_pair
 from r2med.judge.store import Pair
+from r2med.serve.guard import Guard
 
 _OWN_FILES = {"review.css": "text/css", "review.js": "text/javascript"}
 _LONGEST_TEXT = 2_000

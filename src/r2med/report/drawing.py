@@ -31,6 +31,7 @@ _MODULES = (
     "judgements",
     "builds",
     "answers",
+    "agents",
 )
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from r2med.errors import MissingError, nearest, need
-from r2med.explore.guard import Parameters
 from r2med.explore.library import Snapshot
 from r2med.explore.pages.overlap import chart_systems, overlap_figure
+from r2med.explore.parameters import Parameters
 from r2med.explore.render import Axis, Link, plural, points, render
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.verdicts import LOW_COVERAGE, describe_skipped

@@ -8,10 +8,12 @@ limit the longest idle connection makes room for a new one.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import logging
 import socket
 import threading
 import webbrowser
+from contextlib import suppress
 from typing import Any
 
 from starlette.applications import Starlette
@@ -19,13 +21,15 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from r2med.errors import UsageError
-from r2med.explore.library import limit_heaps
 
+#: The usual port of the explorer and the review page.
 PORT = 8642
 #: Open connections, and seconds in which one must send a whole request.
 MOST_CONNECTIONS = 200
 REQUEST_SECONDS = 20.0
-_log = logging.getLogger("r2med.explore")
+#: Numbers of malloc.h: the most heaps, and the size from which a block gets separate pages.
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+_log = logging.getLogger("r2med.serve")
 
 
 class _Connection(H11Protocol):  # type: ignore[misc]
@@ -71,11 +75,11 @@ def _is_idle(connection: Any) -> bool:
     return connection.cycle is None or connection.cycle.response_complete
 
 
-def open_listener(host: str, port: int | None) -> socket.socket:
+def open_listener(host: str, port: int | None, *, usual: int = PORT) -> socket.socket:
     """Open a listening socket; without a port, at the usual one or any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     problem = ""
-    for candidate in (PORT, 0) if port is None else (port,):
+    for candidate in (usual, 0) if port is None else (port,):
         try:
             return socket.create_server((host, candidate), family=family, backlog=128)
         except OSError as error:
@@ -83,7 +87,7 @@ def open_listener(host: str, port: int | None) -> socket.socket:
     raise UsageError(f"--host {host} --port {port}: {problem}. Choose another with --port.")
 
 
-def serve(app: Starlette, listener: socket.socket, *, browse: str | None = None) -> None:
+def run_server(app: Starlette, listener: socket.socket, *, browse: str | None = None) -> None:
     """Answer requests until interrupted; earlier requests wait at the listening socket.
 
     `browse` is a page to open in the user's browser.
@@ -117,3 +121,11 @@ def report_in_one_line(loop: asyncio.AbstractEventLoop) -> None:
         _log.error("%s", " ".join(f"{context.get('message', '')}{reason}".split())[:500])
 
     loop.set_exception_handler(report)
+
+
+def limit_heaps() -> None:
+    """Let glibc return the memory of large values at once instead of keeping it per thread."""
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(_M_ARENA_MAX, 1)
+        libc.mallopt(_M_MMAP_THRESHOLD, 1 << 17)

@@ -1,8 +1,9 @@
-"""Access rules of the server: which requests are accepted, and the headers of every answer.
+"""Access rules of our servers: which requests are accepted, and the headers of every answer.
 
 Any page in the user's browser may send requests to loopback. So the Host header must be a name
-that this server answers for (which stops DNS rebinding), a POST must come from our own pages, other
-sites may link to pages but not embed them, and no answer may load or run anything from elsewhere.
+that this server answers for (which stops DNS rebinding), a POST of a browser must come from our
+pages, other sites may link to pages but not embed them, and no answer may load or run anything from
+elsewhere.
 Outside loopback a secret token is needed, from the first address or from the cookie set by it.
 """
 
@@ -17,36 +18,20 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from starlette.datastructures import FormData, Headers, MutableHeaders, QueryParams
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from r2med.errors import UsageError, nearest
-from r2med.explore.render import POLICY
-from r2med.measure.metrics import parse_metric
 from r2med.report.console import visible
+from r2med.serve.headers import HEADERS
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-#: Headers of every answer.
-HEADERS = {
-    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",
-}
 COOKIE = "r2med-token"
-_log = logging.getLogger("r2med.explore")
+_log = logging.getLogger("r2med.serve")
 _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
-#: Characters of a parameter; a typed query may be longer.
-_LONGEST_VALUE = 500
-#: Control characters except line ends and tabs.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LONGEST_ADDRESS = 8_000
-_LARGEST_BODY = 64_000
+LARGEST_BODY = 64_000
 
 
 @dataclass(frozen=True)
@@ -63,6 +48,10 @@ class Access:
     """Addresses whose X-Forwarded-Proto header is believed."""
     token: str | None = None
     """The secret that every request must know; None if none is needed."""
+    needs_origin: bool = True
+    """Whether a POST must name its origin, as browsers do; programs such as agents name none."""
+    host_hint: str = ""
+    """How to allow another host; shown to whoever asked for one."""
 
     def allows_host(self, name: str) -> bool:
         """Whether the server answers for a host name or address, given without its port."""
@@ -120,8 +109,7 @@ class Guard:
         name = _HOST.fullmatch(host)
         if name is None or not self._access.allows_host(name[1] or name[2]):
             text = f"This server does not answer for the host {headers.get('host', '')[:100]!r}.\n"
-            text += "Allow it at the start with: r2med explore --allowed-host NAME\n"
-            return PlainTextResponse(text, 421)
+            return PlainTextResponse(text + self._access.host_hint, 421)
         if len(scope.get("raw_path", b"")) + len(scope["query_string"]) > _LONGEST_ADDRESS:
             return PlainTextResponse("The address is too long.\n", 414)
         if method not in ("GET", "HEAD", "POST"):
@@ -129,14 +117,19 @@ class Guard:
         if headers.get("sec-fetch-site") == "cross-site" and not _is_followed_link(headers):
             return PlainTextResponse("Another site may link to pages, not embed them.\n", 403)
         if method == "POST":
-            if not self._is_same_origin(headers.get("origin", ""), host):
+            if not self._is_origin_allowed(headers.get("origin"), host):
                 return PlainTextResponse("A form of another site cannot be sent here.\n", 403)
             length = headers.get("content-length", "")
             if not length.isascii() or not length.isdigit():
                 return PlainTextResponse("The request does not state its length.\n", 411)
-            if int(length) > _LARGEST_BODY:
-                return PlainTextResponse(f"At most {_LARGEST_BODY:,} bytes are read.\n", 413)
+            if int(length) > LARGEST_BODY:
+                return PlainTextResponse(f"At most {LARGEST_BODY:,} bytes are read.\n", 413)
         return None
+
+    def _is_origin_allowed(self, origin: str | None, host: str) -> bool:
+        if origin is None:
+            return not self._access.needs_origin
+        return self._is_same_origin(origin, host)
 
     def _is_same_origin(self, origin: str, host: str) -> bool:
         """Whether a form comes from our pages.
@@ -214,51 +207,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class Parameters:
-    """The parameters of a request, each validated when it is read."""
-
-    def __init__(self, values: QueryParams | FormData) -> None:
-        self._values = values
-
-    def text(self, name: str, *, longest: int = _LONGEST_VALUE) -> str | None:
-        """A text without control characters; None if it is absent or empty."""
-        values = self.texts(name, longest=longest)
-        if len(values) > 1:
-            raise UsageError(f"{name} is given {len(values)} times, expected once.")
-        return values[0] if values else None
-
-    def texts(self, name: str, *, longest: int = _LONGEST_VALUE) -> tuple[str, ...]:
-        """All values of a parameter that may be repeated, without duplicates."""
-        values = [value for value in self._values.getlist(name) if value]
-        for value in values:
-            if not isinstance(value, str):
-                raise UsageError(f"{name} is a file, expected a text.")
-            if len(value) > longest:
-                raise UsageError(f"{name} has {len(value):,} characters, at most {longest:,} fit.")
-            if _CONTROL.search(value):
-                raise UsageError(f"{name} contains a control character.")
-        return tuple(dict.fromkeys(str(value) for value in values))
-
-    def word(self, name: str, allowed: Collection[str]) -> str | None:
-        """One of the allowed words; None if it is absent."""
-        value = self.text(name)
-        if value is not None and value not in allowed:
-            raise UsageError(f"We don't know the {name} {value[:60]!r}. {nearest(value, allowed)}")
-        return value
-
-    def words(self, name: str, allowed: Collection[str], *, most: int) -> tuple[str, ...]:
-        """Several of the allowed words."""
-        values = self.texts(name)
-        if len(values) > most:
-            raise UsageError(f"{name} is given {len(values)} times, expected at most {most}.")
-        for value in values:
-            if value not in allowed:
-                problem = f"We don't know the {name} {value[:60]!r}."
-                raise UsageError(f"{problem} {nearest(value, allowed)}")
-        return values
-
-    def metric(self) -> str:
-        """The metric to show."""
-        return str(parse_metric(self.text("metric", longest=40) or "ndcg@10"))

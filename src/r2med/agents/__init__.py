@@ -1,0 +1,1 @@
+"""Agents as systems: what they searched, read and answered, from any source, and its scores."""

@@ -1,0 +1,1 @@
+"""Servers on this machine: what all of them share, and the search server for agents."""
