@@ -17,7 +17,7 @@ import pytest
 from r2med import Resources, evaluate, evaluate_all
 from r2med.errors import MissingError
 from r2med.execution.processes import open_workers
-from r2med.execution.ray_cluster import RayWorkers
+from r2med.execution.ray_cluster import RayWorkers, start_node
 from r2med.execution.workers import WorkerHandle
 from r2med.models import encoding
 from tests.cli.running import ended, start
@@ -38,15 +38,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         patch.setenv("R2MED_HOME", str(tmp_path_factory.mktemp("home")))
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # Ray then stays on the loopback
+        patch.setenv("RAY_gcs_server_port_wait_time_s", "120")
         import ray
         from ray.cluster_utils import Cluster
 
-        made = Cluster(initialize_head=True, head_node_args=NODE)
-        made.add_node(**NODE)
-        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-        yield made
-        ray.shutdown()
-        made.shutdown()
+        made = start_node(lambda: Cluster(initialize_head=True, head_node_args=NODE))
+        try:
+            add_node(made)
+            ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+            yield made
+        finally:
+            ray.shutdown()
+            made.shutdown()
+
+
+def add_node(cluster: Any) -> None:
+    """Add a machine in name, also while this one is busy."""
+    start_node(lambda: cluster.add_node(**NODE))
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +86,7 @@ def test_a_lost_machine_loses_nothing_and_a_new_one_joins(cluster: Any) -> None:
             first.update(workers._handles)
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         if len(steps) == 6:
-            cluster.add_node(**NODE)
+            add_node(cluster)
 
     resources = Resources(workers=workers, progress=disturb)
     try:
@@ -189,3 +197,43 @@ def test_a_cluster_of_ones_own_is_private_and_ends_once(ending: str, tmp_path: P
 
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     assert not list(tmp_path.rglob("*token*"))
+
+
+FAILED_STARTS = """
+import os
+from pathlib import Path
+from ray._private import services
+from r2med.execution import ray_cluster
+
+attempts = []
+
+
+def fail_twice(*arguments, **settings):
+    attempts.append(arguments)
+    if len(attempts) < 3:
+        raise Exception("The current node timed out during startup.")
+    return start_raylet(*arguments, **settings)
+
+
+start_raylet, services.start_raylet = services.start_raylet, fail_twice
+workers = ray_cluster.RayWorkers("", "ray", timeout=None, device=None, warn=print)
+workers._connect()
+children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+programs = [Path(f"/proc/{pid}/cmdline").read_text().split("\\0")[0] for pid in children]
+assert len([program for program in programs if "gcs_server" in program]) == 1, programs
+workers.close()
+print(len(attempts))
+"""
+
+
+def test_a_start_that_failed_is_tried_again_and_leaves_no_process(tmp_path: Path) -> None:
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith("RAY_")}
+
+    done = subprocess.run(
+        [sys.executable, "-c", FAILED_STARTS],
+        capture_output=True,
+        text=True,
+        env={**environment, "HOME": str(tmp_path)},
+    )
+
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr

@@ -18,10 +18,11 @@ import signal
 import socket
 import sys
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from r2med.errors import MissingError, first_line, need
 from r2med.execution.resources import Warn
@@ -36,12 +37,22 @@ from r2med.execution.workers import (
     usable_cores,
 )
 
+_Node = TypeVar("_Node")
+
 #: Bytes for objects in transfer between machines, where the cluster is started here.
 _OBJECT_STORE = 256 * 1024**2
 #: Seconds that a worker waits for room before the user is told.
 _ROOM_SECONDS = 30.0
-#: Set before Ray is imported: no statistics are sent, and Ray does not start by itself.
-_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_AUTO_CONNECT": "0"}
+#: Set before Ray is imported: no statistics are sent, Ray does not start by itself, and its first
+#: process may take two minutes to start.
+_SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",
+    "RAY_gcs_server_port_wait_time_s": "120",
+}
+#: Ray's processes wait for each other for 15 s, which is fixed. A busy machine may need longer, and
+#: is quicker the second time, when the files are in memory.
+_START_ATTEMPTS = 4
 #: Set for a cluster that is started here: Ray stays on the loopback (this is its switch for
 #: machines without clusters), and requests need a token.
 _OWN_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
@@ -165,14 +176,44 @@ def _set_token() -> None:
 def _start_cluster(ray: Any) -> None:
     """Start a cluster on this machine whose files only this user can read."""
     with _private_files():
-        ray.init(
-            address="local",
-            num_cpus=usable_cores(),
-            object_store_memory=_OBJECT_STORE,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
+        start_node(
+            lambda: ray.init(
+                address="local",
+                num_cpus=usable_cores(),
+                object_store_memory=_OBJECT_STORE,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
         )
+
+
+def start_node(start: Callable[[], _Node]) -> _Node:
+    """Call `start`, which starts processes of Ray; try again where they are not ready in time.
+
+    Raises:
+        RuntimeError: No attempt succeeded. All processes that were started have ended.
+    """
+    for attempts_left in reversed(range(_START_ATTEMPTS)):
+        try:
+            return start()
+        except ValueError:  # wrong settings, which stay wrong
+            raise
+        except Exception as problem:  # Ray raises Exception itself
+            _end_processes(problem)
+            if not attempts_left:
+                raise RuntimeError(first_line(problem)) from problem
+    raise AssertionError("unreachable")
+
+
+def _end_processes(problem: Exception) -> None:
+    """End what a failed start has left; only the frames of the exception know these processes."""
+    from ray._private.node import Node
+
+    for frame, _ in traceback.walk_tb(problem.__traceback__):
+        node = frame.f_locals.get("self")
+        if isinstance(node, Node):
+            node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
 
 
 @contextmanager
