@@ -31,6 +31,14 @@ def plot(
     theme: Annotated[
         Literal["light", "dark"], options.option(help="light or dark.", heading=options.OUTPUT)
     ] = "light",
+    paper: Annotated[
+        bool,
+        options.option(
+            "--paper",
+            help="Leave the title out and fit one column of a paper; print the caption.",
+            heading=options.OUTPUT,
+        ),
+    ] = False,
     suite: options.Suite = None,
     task: options.AnyTask = None,
     kind: options.Kind = None,
@@ -49,7 +57,7 @@ def plot(
     dates (quality against date).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
     """
-    from r2med.report.plots.theme import ENDINGS, LIBRARIES, find_theme, picture
+    from r2med.report.plots.theme import ENDINGS, LIBRARIES, caption_of, find_theme, picture
 
     need(*LIBRARIES, extra="plots")
     if file.suffix.lower() not in ENDINGS:
@@ -78,8 +86,10 @@ def plot(
             unit = spent or "seconds"
             if sentence := describe_dominated(boards.cost_points(board, unit), unit):
                 notice(sentence)
-    write_file(file, picture(chart, look, file.suffix.lower()))
+    write_file(file, picture(chart, look, file.suffix.lower(), for_paper=paper))
     echo(f"wrote {file}")
+    if paper:
+        echo(f"Caption: {caption_of(chart)}")
 
 
 def _of_systems(

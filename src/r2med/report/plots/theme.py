@@ -6,6 +6,7 @@ SVG is for pages, PNG at twice the size for slides; nothing is fetched from the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,6 +16,14 @@ ThemeName = Literal["light", "dark"]
 ENDINGS = (".svg", ".pdf", ".png")
 LIBRARIES = ("altair", "vl_convert")
 _SCALE = 2.0
+#: The width of one column of a two-column paper: 3.33 inches, in points.
+COLUMN_WIDTH = 240.0
+#: The width of both columns, for figures whose text would be too small in one.
+PAGE_WIDTH = 504.0
+_SMALLEST_SCALE = 0.7
+#: The narrowest plotted area that can still be read.
+_NARROWEST = 90.0
+_SVG_SIZE = re.compile(r'width="(?P<width>[0-9.]+)" height="(?P<height>[0-9.]+)"')
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 DEMO = "demo suite: not comparable with published figures"
 
@@ -67,15 +76,67 @@ def encode_marks(
     ]
 
 
-def picture(chart: Any, theme: Theme, ending: str = ".svg") -> bytes:
-    """A chart under a theme, as the content of a file that ends so."""
+def picture(chart: Any, theme: Theme, ending: str = ".svg", *, for_paper: bool = False) -> bytes:
+    """Return a chart under a theme as the content of a file with this ending.
+
+    Args:
+        chart: An Altair chart.
+        theme: Its colours.
+        ending: One of `ENDINGS`.
+        for_paper: Leave the title out and fit the chart into one column of a paper.
+    """
     import altair as alt
     import vl_convert
 
     with alt.data_transformers.disable_max_rows():
-        drawn = json.dumps({**chart.to_dict(), "config": theme.config})
+        spec = {**chart.to_dict(), "config": theme.config}
+    scale = 1.0
+    if for_paper:
+        spec.pop("title", None)
+        spec, scale = _fit_column(spec)
+    drawn = json.dumps(spec)
     if ending == ".svg":
-        return str(vl_convert.vegalite_to_svg(drawn)).encode()
+        svg = str(vl_convert.vegalite_to_svg(drawn))
+        return (_scale_svg(svg, scale) if scale != 1 else svg).encode()
     if ending == ".pdf":
-        return bytes(vl_convert.vegalite_to_pdf(drawn))
-    return bytes(vl_convert.vegalite_to_png(drawn, scale=_SCALE))
+        return bytes(vl_convert.vegalite_to_pdf(drawn, scale=scale))
+    return bytes(vl_convert.vegalite_to_png(drawn, scale=_SCALE * scale))
+
+
+def caption_of(chart: Any) -> str:
+    """The title and subtitle of a chart as one text, for the caption of a figure in a paper."""
+    title = chart.to_dict().get("title") or {}
+    lines = [title] if isinstance(title, str) else [title.get("text"), *title.get("subtitle", ())]
+    return ". ".join(str(line).rstrip(".") for line in lines if line)
+
+
+def _fit_column(spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
+    """Narrow the plotted area to the width of a column; return the scale that fits the rest.
+
+    A chart whose text would be too small in one column gets the width of the page.
+    """
+    width = _svg_width(spec)
+    inner = spec.get("width")
+    if isinstance(inner, int | float) and width > COLUMN_WIDTH:
+        spec = {**spec, "width": max(_NARROWEST, inner - (width - COLUMN_WIDTH))}
+        width = _svg_width(spec)
+    target = COLUMN_WIDTH if COLUMN_WIDTH >= _SMALLEST_SCALE * width else PAGE_WIDTH
+    return spec, min(1.0, target / width)
+
+
+def _svg_width(spec: dict[str, Any]) -> float:
+    import vl_convert
+
+    svg = str(vl_convert.vegalite_to_svg(json.dumps(spec)))
+    match = _SVG_SIZE.search(svg)
+    return float(match["width"]) if match else COLUMN_WIDTH
+
+
+def _scale_svg(svg: str, scale: float) -> str:
+    """Change the printed size of an SVG; its contents are scaled by the view box."""
+
+    def resize(match: re.Match[str]) -> str:
+        width, height = (scale * float(match[name]) for name in ("width", "height"))
+        return f'width="{width:.2f}" height="{height:.2f}"'
+
+    return _SVG_SIZE.sub(resize, svg, count=1)
