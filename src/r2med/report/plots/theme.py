@@ -120,7 +120,7 @@ def _fit_column(spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
     if isinstance(inner, int | float) and width > COLUMN_WIDTH:
         spec = {**spec, "width": max(_NARROWEST, inner - (width - COLUMN_WIDTH))}
         width = _svg_width(spec)
-    target = COLUMN_WIDTH if COLUMN_WIDTH >= _SMALLEST_SCALE * width else PAGE_WIDTH
+    target = COLUMN_WIDTH if _SMALLEST_SCALE * width <= COLUMN_WIDTH else PAGE_WIDTH
     return spec, min(1.0, target / width)
 
 
