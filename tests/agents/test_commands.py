@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.agents.call_log import Call, CallLog, Setup, document_code
+from r2med.agents.call_log import AgentCall, CallLog, LogSetup, document_code
 from r2med.tasks.task import Task
 from tests.agents.test_browsecomp import result, write
 from tests.cli.running import run
@@ -28,7 +28,7 @@ def test_a_folder_is_imported_scored_exported_and_scored_again(
     runs: Path, folder: Path, tmp_path: Path
 ) -> None:
     task = ("--task", str(folder))
-    imported = run("agents", "import", str(runs), *task, "--name", "elsewhere")
+    imported = run("agents", "import", str(runs), *task, "--agent", "elsewhere")
     assert imported.code == 0, imported.err
     assert "2 traces of 2 of 3 queries" in imported.out
     assert "run_3.json: field 'status'" in imported.err and "'9'" in imported.err
@@ -74,7 +74,7 @@ def test_a_name_is_not_overwritten_without_force(runs: Path, folder: Path) -> No
 
 @pytest.mark.parametrize("name", ["../up", "", "a/b", ".hidden", "x" * 81])
 def test_a_name_that_leads_elsewhere_is_refused(runs: Path, folder: Path, name: str) -> None:
-    outcome = run("agents", "import", str(runs), "--task", str(folder), f"--name={name}")
+    outcome = run("agents", "import", str(runs), "--task", str(folder), f"--agent={name}")
 
     assert outcome.code == (0 if name == "" else 2)
     assert not Path("r2med-results/agents/local/up.traces").exists()
@@ -113,17 +113,17 @@ def test_an_empty_folder_is_refused(folder: Path, tmp_path: Path) -> None:
     assert outcome.code == 1 and "0 JSON files" in outcome.err
 
 
-def make_log(folder: Path, task: Task, *calls: Call) -> None:
-    setup = Setup(task.name, task.hash, "bm25", 5)
+def make_log(folder: Path, task: Task, *calls: AgentCall) -> None:
+    setup = LogSetup(task.name, task.hash, "bm25", 5)
     log = CallLog(folder, setup, warn=pytest.fail)
     for call in calls:
         log.append(call)
     log.close()
 
 
-def search(task: Task, session: str, *documents: str) -> Call:
+def search(task: Task, session: str, *documents: str) -> AgentCall:
     codes = tuple(document_code(task.corpus.hash, name) for name in documents)
-    return Call("search", session, "words", documents, codes)
+    return AgentCall("search", session, "words", documents, codes)
 
 
 def test_a_log_becomes_traces_by_session(task: Task, folder: Path, tmp_path: Path) -> None:
@@ -133,9 +133,11 @@ def test_a_log_becomes_traces_by_session(task: Task, folder: Path, tmp_path: Pat
         task,
         search(task, "1", "gout-1", "other-1"),
         search(task, "1#2", "other-1"),
-        Call("failed", "1", "words", problem="no index"),
-        Call("answer", "1", "Maybe beer"),
-        Call("answer", "1", f"Gout [{code}]", confidence=0.5, tokens=30, citations=("unseen",)),
+        AgentCall("failed", "1", "words", problem="no index"),
+        AgentCall("answer", "1", "Maybe beer"),
+        AgentCall(
+            "answer", "1", f"Gout [{code}]", confidence=0.5, tokens=30, citations=("unseen",)
+        ),
         search(task, "somebody"),
     )
 

@@ -1,1 +1,1 @@
-"""Agents as systems: what they searched, read and answered, from any source, and its scores."""
+"""Agents as systems: their traces, from any source, and the scores of traces."""

@@ -74,7 +74,7 @@ class ResultFile:
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """The traces of a folder, and what is wrong with the files that could not be read."""
+    """The traces of a folder, and the problems of the files that could not be read."""
 
     traces: tuple[AgentTrace, ...]
     problems: tuple[str, ...]

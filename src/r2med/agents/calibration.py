@@ -1,4 +1,4 @@
-"""Whether stated confidence means what it says: the expected calibration error.
+"""Calibration of stated confidence: the expected calibration error.
 
 Answers are grouped by stated confidence into bins of equal width. The error of a bin is the
 distance between its mean confidence and its share of correct answers; the expected calibration
@@ -15,7 +15,7 @@ BINS = 10
 
 
 @dataclass(frozen=True)
-class Bin:
+class ConfidenceBin:
     """Answers whose stated confidence is above `low` and at most `high`; 0 is in the first bin."""
 
     low: float
@@ -37,7 +37,7 @@ class ConfidenceCalibration:
     """Expected calibration error."""
     overconfidence: float
     """Mean confidence minus mean correctness."""
-    bins: tuple[Bin, ...]
+    bins: tuple[ConfidenceBin, ...]
     """Bins without answers are left out."""
 
 
@@ -71,9 +71,9 @@ def _bin_of(confidence: float, bins: int) -> int:
     return next((index for index, bound in enumerate(bounds) if confidence <= bound), bins - 1)
 
 
-def _make_bin(index: int, bins: int, answers: Sequence[tuple[float, float]]) -> Bin:
+def _make_bin(index: int, bins: int, answers: Sequence[tuple[float, float]]) -> ConfidenceBin:
     count = len(answers)
-    return Bin(
+    return ConfidenceBin(
         index / bins,
         (index + 1) / bins,
         count,

@@ -39,19 +39,19 @@ CallType = Literal["search", "failed", "answer"]
 
 
 @dataclass(frozen=True)
-class Setup:
-    """What a log was recorded with; one log has one setup."""
+class LogSetup:
+    """The task and system of a log; one log has one setup."""
 
     task: str
     data: str
     """The hash of the task's data."""
     system: str
-    k: int
+    depth: int
     """Documents per search."""
 
 
 @dataclass(frozen=True)
-class Call:
+class AgentCall:
     """One call of an agent."""
 
     type: CallType
@@ -65,7 +65,7 @@ class Call:
     """Codes that an answer cites."""
     confidence: float | None = None
     tokens: int | None = None
-    """Tokens that the agent generated, if whoever runs it counts them."""
+    """Tokens that the agent generated, if the program that runs it counts them."""
     problem: str = ""
     """Why a call failed."""
 
@@ -73,14 +73,14 @@ class Call:
 class CallLog:
     """An open log; safe to share between threads."""
 
-    def __init__(self, folder: Path, setup: Setup, *, warn: Warn) -> None:
+    def __init__(self, folder: Path, setup: LogSetup, *, warn: Warn) -> None:
         self.folder = folder
         self._log = RecordLog(folder, SUFFIX, content="log of calls", warn=warn)
         self._lock = threading.Lock()
         _check_setup(folder, setup, self._log.read())
         self._append({"type": "start", **asdict(setup)})
 
-    def append(self, call: Call) -> None:
+    def append(self, call: AgentCall) -> None:
         """Write a call and flush it to disk."""
         self._append(asdict(call))
 
@@ -98,8 +98,8 @@ class CallLog:
 class ReadLog:
     """The content of a log."""
 
-    setup: Setup
-    calls: tuple[Call, ...]
+    setup: LogSetup
+    calls: tuple[AgentCall, ...]
 
 
 def is_call_log(folder: Path) -> bool:
@@ -111,7 +111,7 @@ def read_log(folder: Path, *, warn: Warn) -> ReadLog:
     """Read a log; damaged lines are reported and left out."""
     records = RecordLog(folder, SUFFIX, content="log of calls", warn=warn).read()
     setups = [
-        read_values(Setup, record, folder) for record in records if record.get("type") == "start"
+        read_values(LogSetup, record, folder) for record in records if record.get("type") == "start"
     ]
     if not setups:
         raise UsageError(
@@ -119,7 +119,9 @@ def read_log(folder: Path, *, warn: Warn) -> ReadLog:
             "first line is missing or damaged."
         )
     calls = tuple(
-        read_values(Call, record, folder) for record in records if record.get("type") != "start"
+        read_values(AgentCall, record, folder)
+        for record in records
+        if record.get("type") != "start"
     )
     return ReadLog(setups[0], calls)
 
@@ -130,7 +132,7 @@ def log_traces(log: ReadLog, task: Task) -> tuple[list[AgentTrace], list[str]]:
     A session is the id of its query; ID#2 is the second run on query ID. The last answer counts.
     """
     query_ids = set(task.queries.ids.to_pylist())
-    sessions: dict[str, list[Call]] = {}
+    sessions: dict[str, list[AgentCall]] = {}
     for call in log.calls:
         sessions.setdefault(call.session, []).append(call)
     traces, unknown = [], []
@@ -149,7 +151,7 @@ def document_code(corpus_hash: str, document_id: str) -> str:
     return base64.b32encode(digest).decode()[:_CODE_LENGTH].lower()
 
 
-def _session_trace(calls: Sequence[Call], query_id: str, sample: int) -> AgentTrace:
+def _session_trace(calls: Sequence[AgentCall], query_id: str, sample: int) -> AgentTrace:
     searches = [call for call in calls if call.type == "search"]
     answers = [call for call in calls if call.type == "answer"]
     ids = {
@@ -184,12 +186,12 @@ def _split_session(session: str, query_ids: set[str]) -> tuple[str | None, int]:
     return None, 0
 
 
-def _check_setup(folder: Path, setup: Setup, records: Sequence[Mapping[str, Any]]) -> None:
+def _check_setup(folder: Path, setup: LogSetup, records: Sequence[Mapping[str, Any]]) -> None:
     """Refuse to continue a log of another task, system or number of documents."""
     for record in records:
         if record.get("type") != "start":
             continue
-        earlier = read_values(Setup, record, folder)
+        earlier = read_values(LogSetup, record, folder)
         different = list(_differences(earlier, setup))
         if different:
             raise UsageError(
@@ -198,10 +200,10 @@ def _check_setup(folder: Path, setup: Setup, records: Sequence[Mapping[str, Any]
             )
 
 
-def _differences(earlier: Setup, setup: Setup) -> Iterator[str]:
+def _differences(earlier: LogSetup, setup: LogSetup) -> Iterator[str]:
     if earlier.data != setup.data:
         yield f"task ({earlier.task})" if earlier.task != setup.task else "version of the task"
     if earlier.system != setup.system:
         yield f"system ({earlier.system})"
-    if earlier.k != setup.k:
-        yield f"number of documents (--k {earlier.k})"
+    if earlier.depth != setup.depth:
+        yield f"number of documents (--documents {earlier.depth})"

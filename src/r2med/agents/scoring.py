@@ -1,4 +1,4 @@
-"""Scores of agents: the evidence they saw and used, what it took, their answers and confidence."""
+"""Scores of agents: evidence seen and used, searches and tokens, answers and confidence."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TraceSet:
 
 
 def read_source(source: str, task: Task, results: Path, *, warn: Warn) -> TraceSet:
-    """Read the traces of a path or of a stored system; what is left out is reported.
+    """Read the traces of a path or of a stored system; warn of traces that are left out.
 
     Args:
         source: A folder or file of traces, or the spec of a stored system.
@@ -179,7 +179,7 @@ def _check_traces(
     task: Task,
     warn: Warn,
 ) -> TraceSet:
-    """Return a trace set of the task's own queries, and report what is left out."""
+    """Return a trace set of the task's queries, and warn of other queries and documents."""
     query_ids = set(task.queries.ids.to_pylist())
     chosen = tuple(trace for trace in traces if trace.query_id in query_ids)
     unknown = [trace.query_id for trace in traces if trace.query_id not in query_ids]

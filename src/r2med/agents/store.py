@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,79}")
 
 
 @dataclass(frozen=True)
-class Description:
+class TraceSetRow:
     """The first line of a stored trace set."""
 
     name: str
@@ -46,13 +46,13 @@ class Description:
 class StoredTraceSets(Tabular):
     """The trace sets of a results folder."""
 
-    rows: tuple[Description, ...]
+    rows: tuple[TraceSetRow, ...]
 
     is_drawn = True
 
     def to_arrow(self) -> pa.Table:
         """One row per trace set."""
-        return make_table(table_columns(Description), [asdict(row) for row in self.rows])
+        return make_table(table_columns(TraceSetRow), [asdict(row) for row in self.rows])
 
 
 class TraceStore:
@@ -72,15 +72,15 @@ class TraceStore:
         """Store a trace set under a name."""
         if not _NAME.fullmatch(name):
             raise UsageError(
-                f"--name {name}: expected letters, digits and . _ = -, at most 80 characters."
+                f"--agent {name}: expected letters, digits and . _ = -, at most 80 characters."
             )
         path = self._path(task, name)
         if path.exists() and not force:
             raise UsageError(
-                f"{name} is already imported for {task.name}. Choose another name with --name, or "
+                f"{name} is already imported for {task.name}. Choose another name with --agent, or "
                 "overwrite it with --force."
             )
-        description = Description(
+        description = TraceSetRow(
             name=name,
             task=task.name,
             data=task.hash,
@@ -129,9 +129,9 @@ class TraceStore:
         return folder / f"{name}{_SUFFIX}"
 
 
-def _read_description(path: Path) -> Description:
+def _read_description(path: Path) -> TraceSetRow:
     with path.open(encoding="utf-8") as file:
-        return read_values(Description, unseal(file.readline(), path), path)
+        return read_values(TraceSetRow, unseal(file.readline(), path), path)
 
 
 def _read_traces(lines: list[str], path: Path) -> Iterator[AgentTrace]:

@@ -1,4 +1,4 @@
-"""What an agent did for one query: its steps, its answer, and what it says about the answer.
+"""Traces of agents: the steps for one query, the answer, and what the agent says about it.
 
 Every source of traces is converted to this one form: our own loops, the log of the search server,
 and the files of BrowseComp-Plus.
@@ -94,15 +94,15 @@ class AgentTrace:
             return len(listed)
         return sum(count for tool, count in self.tool_calls.items() if not opens_document(tool))
 
-    def first_search_with(self, wanted: Sequence[str]) -> int | None:
+    def first_search_with(self, document_ids: Sequence[str]) -> int | None:
         """Return the number of the search, from 1, by which one of some documents was seen first.
 
         None if none was seen, or if the source does not say by which search.
         """
-        documents, number = set(wanted), 0
+        targets, number = set(document_ids), 0
         for step in self._calls():
             number += step.type == "search"
-            if documents & set(step.documents):
+            if targets & set(step.documents):
                 return max(number, 1)
         return None
 
@@ -147,6 +147,6 @@ def remove_citations(text: str, documents: Sequence[str]) -> str:
 
 
 def _names_in(bracket: re.Match[str]) -> list[str]:
-    """Return what a bracket may cite: its whole content, and each part of a list."""
+    """Return the possible names in a bracket: its whole content, and each part of a list."""
     content = bracket[1] or bracket[2]
     return [name.strip() for name in (content, *re.split(r"[,;]", content))]

@@ -53,7 +53,7 @@ def score_traces(
     if len({trace_set.name for trace_set in trace_sets}) < len(trace_sets):
         raise UsageError(
             "two sources have one name; import them under different names with "
-            "`r2med agents import SOURCE --name NAME`."
+            "`r2med agents import SOURCE --agent NAME`."
         )
     show(score_agents(loaded, trace_sets), options.format_of(form, as_json))
 
@@ -62,9 +62,9 @@ def score_traces(
 def import_traces(
     source: Source,
     task: options.Task,
-    name: Annotated[
+    agent: Annotated[
         str | None,
-        options.option("--name", help="Name of the trace set; by default that of the folder."),
+        options.option("--agent", help="Name of the agent; by default that of the folder."),
     ] = None,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
@@ -81,7 +81,7 @@ def import_traces(
     loaded = _load_task(task, data_root, results)
     store = TraceStore(results)
     trace_set = store.find(source, loaded, warn=notice)
-    chosen = name or slug(trace_set.name)
+    chosen = agent or slug(trace_set.name)
     path = store.save(trace_set, loaded, chosen, force=force)
     counts = {
         "name": chosen,

@@ -22,7 +22,9 @@ def serve(
     context: typer.Context,
     system: options.System,
     task: options.Task,
-    k: Annotated[int, options.option("--k", min=1, max=100, help="Documents per search.")] = 5,
+    documents: Annotated[
+        int, options.option("--documents", min=1, max=100, help="Documents per search.")
+    ] = 5,
     session: Annotated[
         str,
         options.option(
@@ -63,7 +65,7 @@ def serve(
     ids of R2MED name the query. Systems that cost money need --max-cost.
     """
     need("starlette", "uvicorn", "mcp", extra="serve")
-    from r2med.agents.call_log import CallLog, Setup
+    from r2med.agents.call_log import CallLog, LogSetup
     from r2med.serve.search import SearchService, check_session
     from r2med.systems.build import System
 
@@ -74,9 +76,9 @@ def serve(
     with options.open_resources(context.params) as resources:
         built = System.from_spec(system, resources)
         folder = log or Path("r2med-calls") / slug(loaded.name) / slug(str(built))
-        setup = Setup(loaded.name, loaded.hash, str(built), k)
+        setup = LogSetup(loaded.name, loaded.hash, str(built), documents)
         calls = CallLog(folder, setup, warn=notice)
-        service = SearchService(built, loaded, calls, k=k, paid=max_cost is not None)
+        service = SearchService(built, loaded, calls, depth=documents, paid=max_cost is not None)
         try:
             if stdio:
                 _serve_stdio(service, check_session(session))
@@ -103,8 +105,8 @@ def _serve_http(service: SearchService, session: str, port: int | None, folder: 
 
     listener = open_listener("127.0.0.1", port, usual=PORT)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    documents = plural(len(service.task.corpus), "document")
-    echo(f"r2med serve: {url}/search and {url}/mcp ({documents}; Ctrl-C ends it)")
+    size = plural(len(service.task.corpus), "document")
+    echo(f"r2med serve: {url}/search and {url}/mcp ({size}; Ctrl-C ends it)")
     echo(f"log: {folder}")
     run_server(create_search_app(service, session=session), listener)
 

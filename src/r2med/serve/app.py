@@ -41,8 +41,8 @@ def create_search_app(service: SearchService, *, session: str = "") -> Starlette
     async def describe(request: Request) -> Response:
         return JSONResponse(
             {
-                "documents": len(service.task.corpus),
-                "k": service.k,
+                "corpus": len(service.task.corpus),
+                "documents": service.depth,
                 "search": 'POST /search {"query": "...", "session": "..."}',
                 "answer": 'POST /answer {"answer": "...", "session": "..."}',
                 "mcp": "/mcp?session=...",

@@ -51,7 +51,7 @@ class Access:
     needs_origin: bool = True
     """Whether a POST must name its origin, as browsers do; programs such as agents name none."""
     host_hint: str = ""
-    """How to allow another host; shown to whoever asked for one."""
+    """How to allow another host; part of the refusal."""
 
     def allows_host(self, name: str) -> bool:
         """Whether the server answers for a host name or address, given without its port."""

@@ -1,19 +1,20 @@
 """The search server over MCP: two tools, `search` and `submit_answer`.
 
-The session is not an argument of the tools, so that a model neither sees nor chooses it: whoever
-connects the agent names it, in the address (`/mcp?session=ID`) or at the start (`--session ID`).
+The session is not an argument of the tools, so that a model neither sees nor chooses it: the
+program that connects the agent names it, in the address (`/mcp?session=ID`) or at the start
+(`--session ID`).
 """
 
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 import mcp_types as types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 
-from r2med import __version__
 from r2med.errors import R2MedError, UsageError
 from r2med.serve.search import LONGEST_ANSWER, LONGEST_QUERY, SearchService, make_answer
 
@@ -26,7 +27,7 @@ def create_mcp_server(service: SearchService, session: str = "") -> Server[Any]:
     async def list_tools(
         context: ServerRequestContext[Any], parameters: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=_tools(service.k))
+        return types.ListToolsResult(tools=_tools(service.depth))
 
     async def call_tool(
         context: ServerRequestContext[Any], parameters: types.CallToolRequestParams
@@ -42,7 +43,7 @@ def create_mcp_server(service: SearchService, session: str = "") -> Server[Any]:
 
     return Server(
         "r2med",
-        version=__version__,
+        version=version("r2med"),
         instructions=(
             f"Search a fixed collection of {len(service.task.corpus):,} medical documents. When "
             "you know the answer, call submit_answer once."
@@ -76,14 +77,14 @@ def _session_of(context: ServerRequestContext[Any], default: str) -> str:
     return str(parameters.get("session") or default)
 
 
-def _tools(k: int) -> list[types.Tool]:
+def _tools(depth: int) -> list[types.Tool]:
     text = {"type": "string", "minLength": 1}
     code = {"type": "string", "maxLength": 100}
     return [
         types.Tool(
             name=SEARCH,
             description=(
-                f"Search the collection; returns up to {k} documents, each with an id and its text."
+                f"Search the collection; returns up to {depth} documents, each with an id and its text."
             ),
             input_schema={
                 "type": "object",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from r2med.agents.call_log import Call, CallLog, document_code
+from r2med.agents.call_log import AgentCall, CallLog, document_code
 from r2med.errors import LimitError, R2MedError, UsageError, first_line
 from r2med.evaluation.trial import try_query
 from r2med.systems.build import System
@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
-class Passage:
+class ShownPassage:
     """A document as an agent sees it."""
 
     code: str
@@ -37,29 +37,29 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Answer:
+class FinalAnswer:
     """The final answer of an agent."""
 
     text: str
     confidence: float | None = None
     citations: tuple[str, ...] = ()
     tokens: int | None = None
-    """Tokens that the agent generated for the query, if whoever runs it counts them."""
+    """Tokens that the agent generated for the query, if the program that runs it counts them."""
 
 
 class SearchService:
     """A system over one task's corpus; calls run one after the other."""
 
-    def __init__(self, system: System, task: Task, log: CallLog, *, k: int, paid: bool) -> None:
+    def __init__(self, system: System, task: Task, log: CallLog, *, depth: int, paid: bool) -> None:
         self.system = system
         self.task = task
-        self.k = k
+        self.depth = depth
         self._log = log
         self._paid = paid
         self._running = anyio.CapacityLimiter(1)
         self._waiting = 0
 
-    async def search(self, session: str, query: str) -> list[Passage]:
+    async def search(self, session: str, query: str) -> list[ShownPassage]:
         """Search once for a session; the call is logged before this returns."""
         check_session(session)
         _check_text("query", query, LONGEST_QUERY)
@@ -73,10 +73,10 @@ class SearchService:
         finally:
             self._waiting -= 1
 
-    async def answer(self, session: str, answer: Answer) -> None:
+    async def answer(self, session: str, answer: FinalAnswer) -> None:
         """Record the final answer of a session; the last one counts."""
         check_session(session)
-        call = Call(
+        call = AgentCall(
             "answer",
             session,
             answer.text,
@@ -86,18 +86,18 @@ class SearchService:
         )
         await anyio.to_thread.run_sync(self._log.append, call)
 
-    def _search(self, session: str, query: str) -> list[Passage]:
+    def _search(self, session: str, query: str) -> list[ShownPassage]:
         try:
-            outcome = try_query(self.system, self.task, query, paid=self._paid, depth=self.k)
+            outcome = try_query(self.system, self.task, query, paid=self._paid, depth=self.depth)
         except R2MedError as problem:
-            self._log.append(Call("failed", session, query, problem=first_line(problem)))
+            self._log.append(AgentCall("failed", session, query, problem=first_line(problem)))
             raise
         _, ranking = outcome.stages[-1]
         document_ids = [document_id for document_id, score in ranking if score]
         codes = [document_code(self.task.corpus.hash, name) for name in document_ids]
-        self._log.append(Call("search", session, query, tuple(document_ids), tuple(codes)))
+        self._log.append(AgentCall("search", session, query, tuple(document_ids), tuple(codes)))
         return [
-            Passage(code, self.task.document(document_id))
+            ShownPassage(code, self.task.document(document_id))
             for code, document_id in zip(codes, document_ids, strict=True)
         ]
 
@@ -112,9 +112,9 @@ def check_session(session: str) -> str:
     return session
 
 
-def make_answer(values: Mapping[str, object]) -> Answer:
+def make_answer(values: Mapping[str, object]) -> FinalAnswer:
     """Return the answer that a request states, its values checked."""
-    return Answer(
+    return FinalAnswer(
         _check_text("answer", values.get("answer"), LONGEST_ANSWER),
         _check_confidence(values.get("confidence")),
         _check_citations(values.get("citations")),
