@@ -27,7 +27,7 @@ QUERY = "descending paralysis after home-bottled beans"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serve(tmp_path_factory.mktemp("served") / "log", "--documents", "4") as running:
+    with serve(tmp_path_factory.mktemp("served") / "log", "--per-search", "4") as running:
         yield running
 
 
@@ -184,11 +184,11 @@ def test_a_log_of_another_setup_is_not_continued(tmp_path: Path) -> None:
 
     systems, depth = (
         run("serve", "bm25-nano", *arguments),
-        run("serve", "bm25", "--documents", "9", *arguments),
+        run("serve", "bm25", "--per-search", "9", *arguments),
     )
 
     assert (systems.code, depth.code) == (2, 2)
-    assert "another system (bm25)" in systems.err and "--documents 5" in depth.err
+    assert "another system (bm25)" in systems.err and "--per-search 5" in depth.err
 
 
 def test_several_tasks_are_refused() -> None:

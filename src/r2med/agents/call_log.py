@@ -206,4 +206,4 @@ def _differences(earlier: LogSetup, setup: LogSetup) -> Iterator[str]:
     if earlier.system != setup.system:
         yield f"system ({earlier.system})"
     if earlier.depth != setup.depth:
-        yield f"number of documents (--documents {earlier.depth})"
+        yield f"number of documents (--per-search {earlier.depth})"

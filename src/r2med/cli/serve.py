@@ -22,8 +22,8 @@ def serve(
     context: typer.Context,
     system: options.System,
     task: options.Task,
-    documents: Annotated[
-        int, options.option("--documents", min=1, max=100, help="Documents per search.")
+    per_search: Annotated[
+        int, options.option("--per-search", min=1, max=100, help="Documents per search.")
     ] = 5,
     session: Annotated[
         str,
@@ -76,9 +76,9 @@ def serve(
     with options.open_resources(context.params) as resources:
         built = System.from_spec(system, resources)
         folder = log or Path("r2med-calls") / slug(loaded.name) / slug(str(built))
-        setup = LogSetup(loaded.name, loaded.hash, str(built), documents)
+        setup = LogSetup(loaded.name, loaded.hash, str(built), per_search)
         calls = CallLog(folder, setup, warn=notice)
-        service = SearchService(built, loaded, calls, depth=documents, paid=max_cost is not None)
+        service = SearchService(built, loaded, calls, depth=per_search, paid=max_cost is not None)
         try:
             if stdio:
                 _serve_stdio(service, check_session(session))

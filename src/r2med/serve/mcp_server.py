@@ -84,7 +84,7 @@ def _tools(depth: int) -> list[types.Tool]:
         types.Tool(
             name=SEARCH,
             description=(
-                f"Search the collection; returns up to {depth} documents, each with an id and its text."
+                f"Search the collection; returns up to {depth} documents with their ids and texts."
             ),
             input_schema={
                 "type": "object",
