@@ -88,7 +88,7 @@ def score_answer(
         text: The whole text of the model; its final answer is read from it.
         reference: The reference answer.
         question: The question, which may list options.
-        judged: What a judge decided about the answer, if one was asked.
+        judged: The grade of a judge, if one was asked.
     """
     answer = final_answer(text)
     options = find_options(question)

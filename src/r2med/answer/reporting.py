@@ -48,7 +48,7 @@ _COLUMNS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class AnswerCost:
-    """What the answers took when they were made."""
+    """Tokens, money and time of the answers when they were generated."""
 
     answers: int
     tokens: int
@@ -248,9 +248,11 @@ def _choose_systems(answer_set: AnswerSet, systems: Sequence[str]) -> list[Store
 
 
 def _task_figures(task: str, scored: Mapping[Arm, ArmScores]) -> TaskFigures:
-    asked = {query_id for side in scored.values() for query_id in side.answers}
+    query_ids = {query_id for side in scored.values() for query_id in side.answers}
     common = common_queries(scored)
-    return TaskFigures(task, tuple(measure_arms([scored])), len(common), len(asked) - len(common))
+    return TaskFigures(
+        task, tuple(measure_arms([scored])), len(common), len(query_ids) - len(common)
+    )
 
 
 def _explain_unscored(

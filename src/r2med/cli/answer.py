@@ -126,7 +126,7 @@ def ask_systems(
             description = describe_set(
                 loaded, chat, chosen_prompt, name=name, k=k, distractors=questions.distractors
             )
-            todo = find_unanswered(prompted, store.stored(description))
+            todo = find_unanswered(prompted, store.read_answers(description))
             notice(
                 f"{loaded.name}, {chat.llm.name}: {_describe_cost(estimate_answers(chat, todo))}."
             )
@@ -134,7 +134,7 @@ def ask_systems(
                 continue
             answers = store.open(description)
             outcome = ask_questions(prompted, chat, answers, show=work_line(bar))
-            notice(f"{loaded.name}: {outcome.asked:,} answers added, {outcome.already:,} stored.")
+            notice(f"{loaded.name}: {outcome.added:,} answers added, {outcome.already:,} stored.")
             if judge is not None:
                 _grade(answers, [judge], rubric, resources.remote, work_line(bar))
             answers.close()
@@ -432,7 +432,7 @@ def _grade(
     *,
     only_estimate: bool = False,
 ) -> None:
-    """Grade the answers that a judge has not graded yet."""
+    """Grade the answers without a grade by this judge."""
     from r2med.answer.grading import (
         estimate_grading,
         find_answer_rubric,

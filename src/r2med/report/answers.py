@@ -154,7 +154,7 @@ def format_correlation(item: Correlation) -> str:
 
 
 def format_statistic(statistic: Statistic) -> str:
-    """Return a statistic with its interval; a dash where it is undefined."""
+    """Return a statistic with its interval; a dash if it is undefined."""
     if statistic.value is None:
         return MISSING
     interval = statistic.interval
