@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from r2med.answer.citations import read_citations
-from r2med.answer.conditions import Question, Questions
+from r2med.answer.conditions import PosedQuestion, Questions
 from r2med.answer.correctness import is_short, score_answer
 from r2med.answer.prompt import DEFAULT, AnswerPrompt
 from r2med.answer.store import (
@@ -34,7 +34,7 @@ ANSWER_TOKENS = 120
 class Prompted:
     """A question as the model is asked it: one sample of one conversation."""
 
-    question: Question
+    question: PosedQuestion
     request: ChatRequest
 
     @property

@@ -25,7 +25,7 @@ _NAMED_QUERIES = 5
 
 
 @dataclass(frozen=True)
-class Question:
+class PosedQuestion:
     """A question under one condition, with the passages in the order of their numbers."""
 
     query_id: str
@@ -48,7 +48,7 @@ class Question:
 class Questions:
     """All questions of a task, the queries that were left out, and notices."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[PosedQuestion, ...]
     without_answer: tuple[str, ...]
     """Queries that have no reference answer."""
     without_positive: tuple[str, ...]
@@ -93,7 +93,7 @@ def build_questions(
         )
     has_negatives = any(score <= 0 for scores in judged.values() for score in scores.values())
     builder = _Builder(task, texts, judged, positives, query_ids, k, has_negatives)
-    questions: list[Question] = []
+    questions: list[PosedQuestion] = []
     notices = [
         _name_queries(without_answer, "no reference answer"),
         _name_queries(without_positive, "no judged positive"),
@@ -140,7 +140,7 @@ class _Builder:
     k: int
     has_negatives: bool
 
-    def of_task(self, condition: Condition) -> list[Question]:
+    def of_task(self, condition: Condition) -> list[PosedQuestion]:
         """Return closed-book or oracle questions."""
         documents_shown = {
             query_id: self.positives[query_id] if condition == "oracle" else ()
@@ -148,7 +148,7 @@ class _Builder:
         }
         return self._questions(condition, "", documents_shown, {})
 
-    def of_system(self, condition: Condition, ranking: Ranking) -> tuple[list[Question], str]:
+    def of_system(self, condition: Condition, ranking: Ranking) -> tuple[list[PosedQuestion], str]:
         """Return the questions with passages of one run, and a notice about short lists."""
         documents_shown: dict[str, Sequence[str]] = {}
         for query_id in self.query_ids:
@@ -190,7 +190,7 @@ class _Builder:
         system: str,
         documents_shown: Mapping[str, Sequence[str]],
         measures: Mapping[str, Mapping[str, float]],
-    ) -> list[Question]:
+    ) -> list[PosedQuestion]:
         needed = {document for documents in documents_shown.values() for document in documents}
         texts = texts_of(self.task, needed)
         questions = []
@@ -198,7 +198,7 @@ class _Builder:
             present = [document for document in documents if document in texts]
             positives = set(self.positives[query_id])
             questions.append(
-                Question(
+                PosedQuestion(
                     query_id=query_id,
                     condition=condition,
                     system=system,
