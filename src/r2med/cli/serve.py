@@ -22,7 +22,9 @@ def serve(
     context: typer.Context,
     system: options.System,
     task: options.Task,
-    k: Annotated[int, options.option("--k", min=1, max=100, help="Documents per search.")] = 5,
+    k: Annotated[
+        int, options.option("--k", min=1, max=100, help="Documents per question or search.")
+    ] = 5,
     session: Annotated[
         str,
         options.option(
