@@ -36,7 +36,8 @@ _THOUGHT = re.compile(r".*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNORECASE)
 _BOXED = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}")
 _ANSWER_LINE = re.compile(
-    r"^[\s>#*_-]*(?:(?:the|my|final|exact|short|correct|best)\s+)*answer[*_\s]*(?::|is\b)[*_:]*\s*"
+    r"^[\s>#*_-]*(?:(?:the|my|final|exact|short|correct|best|most|likely)\s+)*"
+    r"(?:answer(?:\s+to\s+(?:the|this)\s+question)?|diagnosis)[*_\s]*(?::|is\b)[*_:]*\s*"
     r"(\S.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
