@@ -152,6 +152,19 @@ def test_a_judge_is_calibrated_against_labels_of_people(server: LLMServer, tmp_p
     assert report_answers([answers]).calibrations == (calibration,)
 
 
+@pytest.mark.parametrize(("judge", "family"), [("gpt4", "gpt"), ("scripted", ""), ("other", None)])
+def test_a_judge_of_the_same_family_is_warned_of(
+    server: LLMServer, tmp_path: Path, judge: str, family: str | None
+) -> None:
+    answers = ask(server, tmp_path, llm="gpt4" if judge == "gpt4" else "scripted")
+    panel = open_panel([judge], find_answer_rubric(None), remote_of(server))
+    grade_answers(answers, panel, open_grades(answers, panel))
+
+    warnings = [w for w in report_answers([answers]).warnings if "one model family" in w]
+
+    assert len(warnings) == (family is not None)
+
+
 def test_options_need_no_judge(server: LLMServer, tmp_path: Path) -> None:
     queries = replace(
         TASK.queries,

@@ -78,6 +78,8 @@ def test_a_reference_that_is_no_option_has_none() -> None:
         ("<answer>Botulism</answer>", "Botulism"),
         ("Explanation: pupils.\nExact Answer: Botulism\nConfidence: 80%", "Botulism"),
         ("The answer is Botulism", "Botulism"),
+        ("The answer to the question is: Botulism", "Botulism"),
+        ("The most likely diagnosis is Botulism", "Botulism"),
         ("Answer: GBS\nAnswer: Botulism", "Botulism"),
         ("", ""),
     ],

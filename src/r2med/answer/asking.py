@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from r2med.answer.citations import read_citations
-from r2med.answer.conditions import Question, Questions
+from r2med.answer.conditions import PosedQuestion, Questions
 from r2med.answer.correctness import is_short, score_answer
 from r2med.answer.prompt import DEFAULT, AnswerPrompt
 from r2med.answer.store import (
@@ -34,12 +34,12 @@ ANSWER_TOKENS = 120
 class Prompted:
     """A question as the model is asked it: one sample of one conversation."""
 
-    question: Question
+    question: PosedQuestion
     request: ChatRequest
 
     @property
     def key(self) -> AnswerKey:
-        """What the answer is stored under."""
+        """The key of the stored answer."""
         question = self.question
         return AnswerKey(
             question.query_id, question.condition, question.system, self.request.sample
@@ -52,11 +52,11 @@ class Prompted:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskingOutcome:
     """The outcome of asking."""
 
     answers: AnswerSet
-    asked: int
+    added: int
     """Answers that were added now."""
     already: int
     """Answers that the set already had."""
@@ -102,7 +102,7 @@ def default_name(llm: str, k: int, prompt: AnswerPrompt) -> str:
 
 
 def prompt_questions(questions: Questions, prompt: AnswerPrompt, samples: int) -> list[Prompted]:
-    """Return every question as it is asked, `samples` times."""
+    """Return the conversations of every question, `samples` times each."""
     prompted = []
     for question in questions.questions:
         passages = None if question.condition == "closed-book" else question.passages
@@ -116,7 +116,7 @@ def prompt_questions(questions: Questions, prompt: AnswerPrompt, samples: int) -
 def find_unanswered(
     prompted: Sequence[Prompted], stored: Mapping[AnswerKey, StoredAnswer]
 ) -> list[Prompted]:
-    """Return what has no stored answer to the same prompt.
+    """Return the conversations that have no stored answer to the same prompt.
 
     An answer to another prompt, for example with the passages of an earlier run, does not count.
     """
@@ -134,14 +134,14 @@ def estimate_answers(chat: Chat, prompted: Sequence[Prompted]) -> Estimate:
 
 def ask_questions(
     prompted: Sequence[Prompted], chat: Chat, answers: AnswerSet, *, show: Show = lambda *_: None
-) -> Asked:
-    """Ask what a set has no answer to yet, and store the answers as they arrive."""
+) -> AskingOutcome:
+    """Ask the questions without an answer in a set, and store the answers as they arrive."""
     todo = find_unanswered(prompted, answers.answers())
     for start in range(0, len(todo), _CHUNK):
         chunk = todo[start : start + _CHUNK]
         replies = chat.complete([item.request for item in chunk], show=show)
         answers.add([_to_answer(item, reply) for item, reply in zip(chunk, replies, strict=True)])
-    return Asked(answers, len(todo), len(prompted) - len(todo))
+    return AskingOutcome(answers, len(todo), len(prompted) - len(todo))
 
 
 def _to_answer(item: Prompted, reply: ChatAnswer) -> StoredAnswer:

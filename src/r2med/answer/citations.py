@@ -49,15 +49,15 @@ class AnswerPiece:
 
 def split_citations(text: str, passages: int) -> list[AnswerPiece]:
     """Split an answer at citations of passages that were shown; a list leads to its first."""
-    pieces: list[AnswerPiece] = []
+    parts: list[AnswerPiece] = []
     last = 0
     for match in _CITATION.finditer(text):
-        shown = [n for n in _expand(match["bracketed"] or match["worded"]) if 1 <= n <= passages]
-        if shown:
-            pieces += [AnswerPiece(text[last : match.start()]), AnswerPiece(match[0], shown[0])]
+        numbers = [n for n in _expand(match["bracketed"] or match["worded"]) if 1 <= n <= passages]
+        if numbers:
+            parts += [AnswerPiece(text[last : match.start()]), AnswerPiece(match[0], numbers[0])]
             last = match.end()
-    pieces.append(AnswerPiece(text[last:]))
-    return [piece for piece in pieces if piece.text]
+    parts.append(AnswerPiece(text[last:]))
+    return [part for part in parts if part.text]
 
 
 def score_citations(cited: Collection[int], relevant: Collection[int]) -> CitationScores:

@@ -1,4 +1,4 @@
-"""The four conditions: which passages a model is shown for a question.
+"""The four conditions: which passages a model sees for a question.
 
 *Closed-book* shows none and is the floor; *retrieved* shows the first k documents of a system's
 run; *oracle* shows the judged positives and is the ceiling; *distracted* shows the best-ranked
@@ -25,7 +25,7 @@ _NAMED_QUERIES = 5
 
 
 @dataclass(frozen=True)
-class Question:
+class PosedQuestion:
     """A question under one condition, with the passages in the order of their numbers."""
 
     query_id: str
@@ -46,9 +46,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Questions:
-    """All questions of a task, and what was left out or is remarkable."""
+    """All questions of a task, the queries that were left out, and notices."""
 
-    questions: tuple[Question, ...]
+    questions: tuple[PosedQuestion, ...]
     without_answer: tuple[str, ...]
     """Queries that have no reference answer."""
     without_positive: tuple[str, ...]
@@ -67,8 +67,8 @@ def build_questions(
 ) -> Questions:
     """Return the questions of a task under the chosen conditions.
 
-    Only queries with a reference answer and a judged positive are asked, the same ones under all
-    conditions.
+    Only queries with a reference answer and a judged positive are asked, the same ones under
+    all conditions.
 
     Raises:
         DataError: No query has both.
@@ -84,16 +84,16 @@ def build_questions(
         name for name in texts if name not in set(without_answer) and not positives[name]
     )
     left_out = {*without_answer, *without_positive}
-    asked = [query_id for query_id in texts if query_id not in left_out]
-    if not asked:
+    query_ids = [query_id for query_id in texts if query_id not in left_out]
+    if not query_ids:
         raise DataError(
             f"{task.name}: no query can be asked: {plural(len(without_answer), 'query')} "
             f"without a reference answer, {len(without_positive)} without a judged positive.\n"
             "Answers are read from the column or field `answer` of the queries; see docs/data.md."
         )
     has_negatives = any(score <= 0 for scores in judged.values() for score in scores.values())
-    builder = _Builder(task, texts, judged, positives, asked, k, has_negatives)
-    questions: list[Question] = []
+    builder = _Builder(task, texts, judged, positives, query_ids, k, has_negatives)
+    questions: list[PosedQuestion] = []
     notices = [
         _name_queries(without_answer, "no reference answer"),
         _name_queries(without_positive, "no judged positive"),
@@ -113,7 +113,7 @@ def build_questions(
             "the benchmark has no documents judged not relevant; the distracted condition shows "
             "the best-ranked documents that are not judged."
         )
-    order = {query_id: index for index, query_id in enumerate(asked)}
+    order = {query_id: index for index, query_id in enumerate(query_ids)}
     questions.sort(key=lambda question: order[question.query_id])
     return Questions(
         tuple(questions),
@@ -136,38 +136,40 @@ class _Builder:
     texts: Mapping[str, Mapping[str, str]]
     judged: Mapping[str, Mapping[str, int]]
     positives: Mapping[str, Sequence[str]]
-    asked: Sequence[str]
+    query_ids: Sequence[str]
     k: int
     has_negatives: bool
 
-    def of_task(self, condition: Condition) -> list[Question]:
+    def of_task(self, condition: Condition) -> list[PosedQuestion]:
         """Return closed-book or oracle questions."""
-        shown = {
+        documents_shown = {
             query_id: self.positives[query_id] if condition == "oracle" else ()
-            for query_id in self.asked
+            for query_id in self.query_ids
         }
-        return self._questions(condition, "", shown, {})
+        return self._questions(condition, "", documents_shown, {})
 
-    def of_system(self, condition: Condition, ranking: Ranking) -> tuple[list[Question], str]:
+    def of_system(self, condition: Condition, ranking: Ranking) -> tuple[list[PosedQuestion], str]:
         """Return the questions with passages of one run, and a notice about short lists."""
-        shown: dict[str, Sequence[str]] = {}
-        for query_id in self.asked:
+        documents_shown: dict[str, Sequence[str]] = {}
+        for query_id in self.query_ids:
             documents = ranking.run.ranked_documents(query_id)
             if condition == "distracted":
                 documents = [name for name in documents if self._distracts(query_id, name)]
-            shown[query_id] = documents[: self.k]
-        short = [name for name, documents in shown.items() if len(documents) < self.k]
+            documents_shown[query_id] = documents[: self.k]
+        short = [name for name, documents in documents_shown.items() if len(documents) < self.k]
         notice = ""
         if short:
-            least = min(len(shown[name]) for name in short)
+            least = min(len(documents_shown[name]) for name in short)
             notice = (
                 f"{ranking.name}, {condition}: {plural(len(short), 'query')} with fewer than "
                 f"{self.k} passages (the least has {least}); what there is was shown."
             )
         measures = self._measures(ranking) if condition == "retrieved" else {}
         if condition == "distracted":  # without a distracting document there is nothing to test
-            shown = {name: documents for name, documents in shown.items() if documents}
-        return self._questions(condition, ranking.name, shown, measures), notice
+            documents_shown = {
+                name: documents for name, documents in documents_shown.items() if documents
+            }
+        return self._questions(condition, ranking.name, documents_shown, measures), notice
 
     def _distracts(self, query_id: str, document_id: str) -> bool:
         score = self.judged.get(query_id, {}).get(document_id)
@@ -179,24 +181,24 @@ class _Builder:
         by_measure = {name: scores.by_query(name) for name in names}
         return {
             query_id: {name: by_measure[name][query_id] for name in names}
-            for query_id in self.asked
+            for query_id in self.query_ids
         }
 
     def _questions(
         self,
         condition: Condition,
         system: str,
-        shown: Mapping[str, Sequence[str]],
+        documents_shown: Mapping[str, Sequence[str]],
         measures: Mapping[str, Mapping[str, float]],
-    ) -> list[Question]:
-        needed = {document for documents in shown.values() for document in documents}
+    ) -> list[PosedQuestion]:
+        needed = {document for documents in documents_shown.values() for document in documents}
         texts = texts_of(self.task, needed)
         questions = []
-        for query_id, documents in shown.items():
+        for query_id, documents in documents_shown.items():
             present = [document for document in documents if document in texts]
             positives = set(self.positives[query_id])
             questions.append(
-                Question(
+                PosedQuestion(
                     query_id=query_id,
                     condition=condition,
                     system=system,

@@ -36,7 +36,8 @@ _THOUGHT = re.compile(r".*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|$)", re.DOTALL | re.IGNORECASE)
 _BOXED = re.compile(r"\\boxed\{(?:\\text\{)?([^{}]*)\}")
 _ANSWER_LINE = re.compile(
-    r"^[\s>#*_-]*(?:(?:the|my|final|exact|short|correct|best)\s+)*answer[*_\s]*(?::|is\b)[*_:]*\s*"
+    r"^[\s>#*_-]*(?:(?:the|my|final|exact|short|correct|best|most|likely)\s+)*"
+    r"(?:answer(?:\s+to\s+(?:the|this)\s+question)?|diagnosis)[*_\s]*(?::|is\b)[*_:]*\s*"
     r"(\S.*)$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -88,7 +89,7 @@ def score_answer(
         text: The whole text of the model; its final answer is read from it.
         reference: The reference answer.
         question: The question, which may list options.
-        judged: What a judge decided about the answer, if one was asked.
+        judged: The grade of a judge, if one was asked.
     """
     answer = final_answer(text)
     options = find_options(question)

@@ -224,7 +224,7 @@ def label_texts(answers: AnswerSet) -> Callable[[Pair], Mapping[str, str]]:
     def find(pair: Pair) -> Mapping[str, str]:
         texts = items.get(pair)
         if texts is None:
-            raise DataError(f"{answers.name}: the queue has an answer that is no longer stored.")
+            raise DataError(f"{answers.name}: the queue has an answer that was replaced since.")
         return {"query": texts["query"], "answer": texts["answer"], "passage": texts["candidate"]}
 
     return find

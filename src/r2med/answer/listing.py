@@ -133,9 +133,8 @@ def export_answers(answers: AnswerSet, suffix: str) -> str:
     if suffix != ".csv":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     flat = [{**row, **_flatten(row)} for row in rows]
-    columns = {
-        name: kind for name, kind in table_columns(StoredAnswer).items() if name != "retrieval"
-    }
+    columns = table_columns(StoredAnswer)
+    columns.pop("retrieval", None)
     lists = dict.fromkeys(("passage_ids", "relevant", "cited", "correctness"), str)
     return csv_text(make_table({**columns, **lists}, flat))
 

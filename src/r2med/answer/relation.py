@@ -36,7 +36,7 @@ class RelationPoint:
     query_id: str
     measures: Mapping[str, float]
     score: float
-    shown: int
+    positives_shown: int
     """Positives among the passages."""
     positives: int
     """Judged positives of the query."""
@@ -143,7 +143,7 @@ def collect_points(tasks: Mapping[str, Mapping[Arm, ArmScores]]) -> list[Relatio
                         query_id=query_id,
                         measures=answer.retrieval,
                         score=side.mean(query_id),
-                        shown=len(answer.relevant),
+                        positives_shown=len(answer.relevant),
                         positives=answer.positives,
                     )
                 )
@@ -193,8 +193,8 @@ def _count_systems(points: Sequence[RelationPoint], measure: str) -> list[RightA
     rows = []
     for system in dict.fromkeys(point.system for point in points):
         of_system = [point for point in points if point.system == system]
-        without = [point for point in of_system if not point.shown]
-        complete = [point for point in of_system if point.shown == point.positives]
+        without = [point for point in of_system if not point.positives_shown]
+        complete = [point for point in of_system if point.positives_shown == point.positives]
         rho, samples = _resample(of_system, measure, _draw_points(of_system))
         interval = percentile_interval(samples) if rho is not None else None
         rows.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -28,6 +28,8 @@ from r2med.answer.scoring import (
 )
 from r2med.answer.store import AnswerSet, StoredAnswer
 from r2med.errors import DataError, plural
+from r2med.judge.families import families_of
+from r2med.judge.store import JudgementSet
 from r2med.measure.significance import Difference, compare_systems
 from r2med.tables import Tabular, make_table
 
@@ -48,7 +50,7 @@ _COLUMNS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class AnswerCost:
-    """What the answers took when they were made."""
+    """Tokens, money and time of the answers when they were generated."""
 
     answers: int
     tokens: int
@@ -166,6 +168,7 @@ def report_answers(
     scored: dict[str, dict[Arm, ArmScores]] = {}
     calibrations: list[JudgeCalibration] = []
     judges: dict[str, None] = {}
+    shared_families: set[str] = set()
     answers: list[StoredAnswer] = []
     for answer_set in sets:
         task = answer_set.description.task
@@ -180,6 +183,7 @@ def report_answers(
             calibrations.append(calibration)
         if grades is not None:
             judges[grades.name] = None
+            shared_families |= _shared_families(answer_set, grades)
     tasks = tuple(_task_figures(task, arms) for task, arms in scored.items())
     return AnswerReport(
         name=sets[0].name,
@@ -193,7 +197,7 @@ def report_answers(
         relation=relate(scored),
         calibrations=tuple(calibrations),
         cost=_cost(answers),
-        warnings=tuple(_warnings(tasks, judges, calibrations)),
+        warnings=tuple(_warnings(tasks, judges, calibrations, shared_families)),
     )
 
 
@@ -248,9 +252,11 @@ def _choose_systems(answer_set: AnswerSet, systems: Sequence[str]) -> list[Store
 
 
 def _task_figures(task: str, scored: Mapping[Arm, ArmScores]) -> TaskFigures:
-    asked = {query_id for side in scored.values() for query_id in side.answers}
+    query_ids = {query_id for side in scored.values() for query_id in side.answers}
     common = common_queries(scored)
-    return TaskFigures(task, tuple(measure_arms([scored])), len(common), len(asked) - len(common))
+    return TaskFigures(
+        task, tuple(measure_arms([scored])), len(common), len(query_ids) - len(common)
+    )
 
 
 def _explain_unscored(
@@ -282,8 +288,20 @@ def _cost(answers: Sequence[StoredAnswer]) -> AnswerCost:
     )
 
 
+def _shared_families(answer_set: AnswerSet, grades: JudgementSet) -> set[str]:
+    """Return the model families of the answering model and of its judges that are the same."""
+    description = answer_set.description
+    answering = [description.llm, str(description.model.get("model", ""))]
+    judging = [grades.name, *grades.description.models]
+    shared_models = {name for name in answering if name and name in judging}
+    return families_of(answering) & families_of(judging) or shared_models
+
+
 def _warnings(
-    tasks: Sequence[TaskFigures], judges: Mapping[str, None], calibrations: Sequence[object]
+    tasks: Sequence[TaskFigures],
+    judges: Mapping[str, None],
+    calibrations: Sequence[object],
+    shared_families: Collection[str],
 ) -> list[str]:
     warnings = []
     for figures in tasks:
@@ -301,6 +319,11 @@ def _warnings(
                 )
             if row.uncited == 1.0:
                 warnings.append(f"{figures.task}, {label}: no answer cites a passage.")
+    if shared_families:
+        warnings.append(
+            f"{', '.join(judges)} and the model that answers are of one model family "
+            f"({', '.join(sorted(shared_families))}): judges favour answers of the same family."
+        )
     if judges and not calibrations:
         warnings.append(
             f"the grades by {', '.join(judges)} were not compared with labels of people; "

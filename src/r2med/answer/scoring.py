@@ -71,12 +71,12 @@ class Abstentions:
         total = self.right + self.missed
         return self.right / total if total else None
 
-    def __add__(self, other: Abstentions) -> Abstentions:
+    def __add__(self, more: Abstentions) -> Abstentions:
         return Abstentions(
-            self.right + other.right,
-            self.wrong + other.wrong,
-            self.missed + other.missed,
-            self.answered + other.answered,
+            self.right + more.right,
+            self.wrong + more.wrong,
+            self.missed + more.missed,
+            self.answered + more.answered,
         )
 
 

@@ -33,7 +33,7 @@ _LOCAL = "local"
 
 @dataclass(frozen=True)
 class AnswerKey:
-    """What an answer is an answer to."""
+    """The question and the condition that an answer belongs to."""
 
     query_id: str
     condition: Condition
@@ -108,7 +108,7 @@ class AnswerSetDescription:
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides what the answers of the set mean."""
+        """All settings that decide the meaning of the answers."""
         return {
             "data": self.data,
             "model": dict(self.model),
@@ -181,7 +181,7 @@ class AnswerStore:
             )
         return stored
 
-    def stored(self, description: AnswerSetDescription) -> dict[AnswerKey, StoredAnswer]:
+    def read_answers(self, description: AnswerSetDescription) -> dict[AnswerKey, StoredAnswer]:
         """Return the answers of the set of a description; none if it does not exist yet."""
         folder = self._folder(description.suite, description.task) / description.name
         if not (folder / _DESCRIPTION).is_file():

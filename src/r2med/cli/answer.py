@@ -31,26 +31,20 @@ answer = command_group(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An answer set.")]
-AnySystems = Annotated[
-    list[str] | None,
-    options.option("--system", help="Only answers with this system; may be repeated."),
-]
 Scoring = Annotated[
     Literal["auto", "option", "judge", "f1", "match"],
     options.option("--score", help="What scores an answer: auto, option, judge, f1 or match."),
 ]
-Judge = Annotated[
+GradedBy = Annotated[
     str | None,
-    options.option("--judge", help="Judge model whose grades count; by default the newest."),
+    options.option("--graded-by", help="Judge whose grades count; by default the newest."),
 ]
-Reviewer = Annotated[str, options.option("--reviewer", help="Name under which labels are stored.")]
 Conditions = Annotated[
     str,
     options.option(
         "--conditions", help="Comma-separated: closed-book, retrieved, oracle, distracted."
     ),
 ]
-Samples = Annotated[int, options.option("--samples", min=1, help="Answers per question.")]
 _ALL_CONDITIONS = "closed-book,retrieved,oracle,distracted"
 
 
@@ -58,26 +52,17 @@ _ALL_CONDITIONS = "closed-book,retrieved,oracle,distracted"
 def ask_systems(
     context: typer.Context,
     systems: options.Stored,
-    llm: Annotated[
-        str, options.option("--llm", heading=options.MODELS, help="Language model that answers.")
-    ],
+    llm: options.RequiredLlm,
     task: options.Task = "demo",
-    k: Annotated[int, options.option("--k", min=1, help="Passages shown per question.")] = 5,
+    k: options.K = 5,
     conditions: Conditions = _ALL_CONDITIONS,
-    samples: Samples = 1,
-    judge: Annotated[
-        str | None,
-        options.option("--judge", help="Language model that grades answers without options."),
-    ] = None,
-    rubric: Annotated[
-        str | None, options.option("--rubric", help="TOML file with a rubric of correctness.")
-    ] = None,
+    samples: options.Samples = 1,
+    judge: options.AnyJudges = None,
+    rubric: options.Rubric = None,
     prompt: Annotated[
         str, options.option("--prompt", help="default, or a TOML file with prompts.")
     ] = "default",
-    name: Annotated[
-        str | None, options.option("--set", help="Name of the answer set; by default LLM-kK.")
-    ] = None,
+    name: options.SetName = None,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     estimate: Annotated[
@@ -126,7 +111,7 @@ def ask_systems(
             description = describe_set(
                 loaded, chat, chosen_prompt, name=name, k=k, distractors=questions.distractors
             )
-            todo = find_unanswered(prompted, store.stored(description))
+            todo = find_unanswered(prompted, store.read_answers(description))
             notice(
                 f"{loaded.name}, {chat.llm.name}: {_describe_cost(estimate_answers(chat, todo))}."
             )
@@ -134,9 +119,9 @@ def ask_systems(
                 continue
             answers = store.open(description)
             outcome = ask_questions(prompted, chat, answers, show=work_line(bar))
-            notice(f"{loaded.name}: {outcome.asked:,} answers added, {outcome.already:,} stored.")
-            if judge is not None:
-                _grade(answers, [judge], rubric, resources.remote, work_line(bar))
+            notice(f"{loaded.name}: {outcome.added:,} answers added, {outcome.already:,} stored.")
+            if judge:
+                _grade(answers, judge, rubric, resources.remote, work_line(bar))
             answers.close()
             sets.append(answers)
     if sets:
@@ -148,13 +133,8 @@ def grade_set(
     context: typer.Context,
     name: Name,
     task: options.Task,
-    judges: Annotated[
-        list[str],
-        options.option("--judge", help="Judge model, e.g. gpt4; may be repeated: a panel votes."),
-    ],
-    rubric: Annotated[
-        str | None, options.option("--rubric", help="TOML file with a rubric of correctness.")
-    ] = None,
+    judges: options.Judges,
+    rubric: options.Rubric = None,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     estimate: Annotated[
@@ -183,9 +163,9 @@ def grade_set(
 def label_answers(
     name: Name,
     task: options.Task,
-    reviewer: Reviewer,
-    judge: Judge = None,
-    size: Annotated[int, options.option("--size", min=1, help="Answers in the queue.")] = 100,
+    reviewer: options.Reviewer,
+    judge: GradedBy = None,
+    size: options.QueueSize = 100,
     file: Annotated[Path | None, options.out("Write the queue to this .csv or .xlsx file.")] = None,
     labelled: Annotated[
         Path | None,
@@ -225,14 +205,14 @@ def label_answers(
         return
     need("starlette", "uvicorn", "jinja2", extra="web")
     from r2med.explore.review import ReviewSession, create_review_app
-    from r2med.explore.server import open_listener, serve
+    from r2med.serve.listener import open_listener, run_server
 
     session = ReviewSession(queue, store, labeller, label_texts(answers), loaded.name)
     listener = open_listener("127.0.0.1", port)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
     try:
         echo(f"r2med answer label: {url} ({plural(len(queue.pairs), 'answer')}; Ctrl-C ends it)")
-        serve(create_review_app(session), listener, browse=url if open_browser else None)
+        run_server(create_review_app(session), listener, browse=url if open_browser else None)
     finally:
         store.close()
 
@@ -241,8 +221,8 @@ def label_answers(
 def report_sets(
     name: Name,
     task: options.Task,
-    systems: AnySystems = None,
-    judge: Judge = None,
+    only: options.Only = None,
+    judge: GradedBy = None,
     scoring: Scoring = "auto",
     file: Annotated[Path | None, options.out("Write the report as HTML to this file.")] = None,
     data_root: options.DataRoot = None,
@@ -255,7 +235,7 @@ def report_sets(
 
     output_format = options.format_of(form, as_json)
     sets = [answers for _, answers in _find_sets(name, task, data_root, results)]
-    report = report_answers(sets, judge=judge, scoring=scoring, systems=systems or ())
+    report = report_answers(sets, judge=judge, scoring=scoring, systems=_split_names(only))
     if file is None:
         show(report, output_format)
         return
@@ -278,8 +258,8 @@ def plot_sets(
         str | None,
         options.option("--measure", help="Retrieval measure; by default the best predictor."),
     ] = None,
-    systems: AnySystems = None,
-    judge: Judge = None,
+    only: options.Only = None,
+    judge: GradedBy = None,
     scoring: Scoring = "auto",
     theme: Annotated[
         Literal["light", "dark"], options.option(help="light or dark.", heading=options.OUTPUT)
@@ -298,7 +278,7 @@ def plot_sets(
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
     sets = [answers for _, answers in _find_sets(name, task, data_root, results)]
-    report = report_answers(sets, judge=judge, scoring=scoring, systems=systems or ())
+    report = report_answers(sets, judge=judge, scoring=scoring, systems=_split_names(only))
     look = find_theme(theme)
     write_file(file, picture(relation_plot(report, look, measure), look, file.suffix.lower()))
     echo(f"wrote {file}")
@@ -432,7 +412,7 @@ def _grade(
     *,
     only_estimate: bool = False,
 ) -> None:
-    """Grade the answers that a judge has not graded yet."""
+    """Grade the answers without a grade by this judge."""
     from r2med.answer.grading import (
         estimate_grading,
         find_answer_rubric,
@@ -469,6 +449,11 @@ def _show_outcome(
         notice(f"next: r2med answer report {name} --task {tasks}")
     else:
         show(report, output_format)
+
+
+def _split_names(texts: Sequence[str] | None) -> list[str]:
+    """Return the names in comma-separated texts."""
+    return [name.strip() for text in texts or () for name in text.split(",")]
 
 
 def _read_conditions(text: str) -> list[Condition]:

@@ -67,12 +67,8 @@ def estimate(
             "--answer-llm", heading=options.MODELS, help="Also estimate r2med answer with this LLM."
         ),
     ] = None,
-    k: Annotated[
-        int, options.option("--k", min=1, help="Passages per answer, with --answer-llm.")
-    ] = 5,
-    samples: Annotated[
-        int, options.option("--samples", min=1, help="Answers per question, with --answer-llm.")
-    ] = 1,
+    k: options.K = 5,
+    samples: options.Samples = 1,
     llm_url: options.LlmUrl = None,
     prompts: options.Prompts = None,
     as_json: options.Json = False,

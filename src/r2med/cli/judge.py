@@ -35,10 +35,6 @@ _OUTCOME = (
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A judgement set.")]
-Judges = Annotated[
-    list[str],
-    options.option("--judge", help="A language model, e.g. gpt4; may be repeated: a panel votes."),
-]
 Depth = Annotated[int, options.option("--depth", min=1, help="Documents per query and system.")]
 
 
@@ -46,14 +42,11 @@ Depth = Annotated[int, options.option("--depth", min=1, help="Documents per quer
 def judge_systems(
     context: typer.Context,
     systems: options.Stored,
-    judges: Judges,
+    judges: options.Judges,
     task: options.Task = "demo",
     depth: Depth = 10,
-    rubric: Annotated[
-        str | None,
-        options.option("--rubric", help="graded, reasoning, or a TOML file; by default by task."),
-    ] = None,
-    samples: Annotated[int, options.option("--samples", min=1, help="Answers per judge.")] = 1,
+    rubric: options.Rubric = None,
+    samples: options.Samples = 1,
     combine: Annotated[
         Literal["majority", "mean"],
         options.option("--combine", help="How several answers become one: majority or mean."),
@@ -61,10 +54,7 @@ def judge_systems(
     calibration: Annotated[
         int, options.option("--calibration", min=0, help="Judged pairs to check the judge on.")
     ] = 100,
-    name: Annotated[
-        str | None,
-        options.option("--set", help="Name of the judgement set; by default JUDGE-RUBRIC."),
-    ] = None,
+    name: options.SetName = None,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     estimate: Annotated[

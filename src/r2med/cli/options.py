@@ -170,6 +170,18 @@ Dense = Annotated[
     str, _model_option("--dense", help="Encoder of the dense candidates; none for a profile.")
 ]
 Llm = Annotated[str | None, _model_option("--llm", help="Language model, e.g. smollm2 or gpt4.")]
+RequiredLlm = Annotated[str, _model_option("--llm", help="Language model, e.g. smollm2 or gpt4.")]
+_JUDGE: Any = option("--judge", help="A language model, e.g. gpt4; may be repeated: a panel votes.")
+Judges = Annotated[list[str], _JUDGE]
+AnyJudges = Annotated[list[str] | None, _JUDGE]
+Samples = Annotated[int, option("--samples", min=1, help="Answers per question and model.")]
+Rubric = Annotated[
+    str | None, option("--rubric", help="A rubric's name or TOML file; by default by task.")
+]
+SetName = Annotated[
+    str | None, option("--set", help="Name of the set; by default by model and settings.")
+]
+K = Annotated[int, option("--k", min=1, help="Documents per question or search.")]
 LlmUrl = Annotated[
     str | None, _model_option("--llm-url", help="Address of an OpenAI-compatible server.")
 ]
@@ -216,6 +228,8 @@ Format = Annotated[
 Verbose = Annotated[
     bool, _output_option("--verbose", "-v", help="Show the first texts as the models saw them.")
 ]
+QueueSize = Annotated[int, option("--size", min=1, help="Items in the queue.")]
+Reviewer = Annotated[str, option("--reviewer", help="Name under which labels are stored.")]
 Port = Annotated[
     int | None, _output_option("--port", min=0, max=65535, help="Port; by default a free one.")
 ]

@@ -25,16 +25,13 @@ review = command_group(
     help="Label pairs by hand; `r2med review --task T --reviewer NAME` opens a page.",
 )
 
-Reviewer = Annotated[str, options.option("--reviewer", help="Name under which labels are stored.")]
-Size = Annotated[int, options.option("--size", min=1, help="Pairs in the queue.")]
-
 
 @review.command("page")
 def open_page(
     task: options.Task,
-    reviewer: Reviewer,
+    reviewer: options.Reviewer,
     judgements: options.Judgements = "all",
-    size: Size = 200,
+    size: options.QueueSize = 200,
     port: options.Port = None,
     open_browser: options.OpenBrowser = True,
     data_root: options.DataRoot = None,
@@ -68,10 +65,10 @@ def open_page(
 @review.command("export")
 def export_file(
     task: options.Task,
-    reviewer: Reviewer,
+    reviewer: options.Reviewer,
     file: Annotated[Path, options.out("The file to write: .csv or .xlsx.")],
     judgements: options.Judgements = "all",
-    size: Size = 200,
+    size: options.QueueSize = 200,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     force: options.Force = False,
@@ -91,7 +88,7 @@ def export_file(
 def import_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A labelled .csv or .xlsx file.")],
     task: options.Task,
-    reviewer: Reviewer,
+    reviewer: options.Reviewer,
     partial: Annotated[
         bool, options.option("--partial", help="Accept rows without a label.")
     ] = False,

@@ -154,7 +154,7 @@ def format_correlation(item: Correlation) -> str:
 
 
 def format_statistic(statistic: Statistic) -> str:
-    """Return a statistic with its interval; a dash where it is undefined."""
+    """Return a statistic with its interval; a dash if it is undefined."""
     if statistic.value is None:
         return MISSING
     interval = statistic.interval
@@ -251,10 +251,10 @@ def _comparisons(report: AnswerReport) -> Grid:
 def _draw_relation(relation: Relation, out: Paper) -> None:
     out.print("Retrieval and answers", style="bold")
     out.print(describe_relation(relation))
-    columns = make_columns("measure", ">Spearman's rho")
-    out.print(
-        Grid(columns, [[item.measure, format_correlation(item)] for item in relation.correlations])
-    )
+    if relation.best is not None:
+        columns = make_columns("measure", ">Spearman's rho")
+        cells = [[item.measure, format_correlation(item)] for item in relation.correlations]
+        out.print(Grid(columns, cells))
     columns = make_columns(
         "system", ">queries", ">no positive shown", ">of these right", ">all positives shown",
         ">of these wrong", ">rho",

@@ -154,12 +154,12 @@ def answer_query_page(
     chosen = system or next(iter(data.systems), "")
     of_query = [answer for answer in data.answers if answer.query_id == query_id]
     passages, missing = _read_passages(snapshot, data.answer_set, of_query)
-    shown = []
+    columns = []
     for condition in CONDITIONS:
         wanted_system = chosen if condition in OF_SYSTEMS else ""
         for answer in of_query:
             if (answer.condition, answer.system, answer.sample) == (condition, wanted_system, 0):
-                shown.append(_show(answer, data, passages))
+                columns.append(_show(answer, data, passages))
     position = data.query_ids.index(query_id)
     first = of_query[0]
     return render(
@@ -174,8 +174,8 @@ def answer_query_page(
         query_id=query_id,
         question=first.question,
         reference=first.reference,
-        answer=_sentence(shown, data.answer_set.description.llm),
-        columns=shown,
+        answer=_sentence(columns, data.answer_set.description.llm),
+        columns=columns,
         systems=data.systems,
         chosen=chosen,
         samples=max(answer.sample for answer in of_query) + 1,
@@ -219,7 +219,7 @@ def _read_passages(
 
 def _show(answer: StoredAnswer, data: AnswerSetData, passages: _Passages | None) -> ShownAnswer:
     count = len(answer.passage_ids)
-    shown = []
+    shown_passages = []
     for number, document_id in enumerate(answer.passage_ids, start=1):
         text = passages.texts.get(document_id, "") if passages else ""
         text = data.answer_set.description.prompt.shorten(text)
@@ -227,7 +227,7 @@ def _show(answer: StoredAnswer, data: AnswerSetData, passages: _Passages | None)
         label = "positive" if number in answer.relevant else ""
         if not label and passages:
             label = label_of(passages.judged.get(document_id))
-        shown.append(
+        shown_passages.append(
             ShownPassage(
                 number=number,
                 document_id=document_id,
@@ -244,15 +244,15 @@ def _show(answer: StoredAnswer, data: AnswerSetData, passages: _Passages | None)
         f1=answer.f1,
         pieces=split_citations(answer.text, count),
         invented=[number for number in answer.cited if not 1 <= number <= count],
-        passages=shown,
+        passages=shown_passages,
     )
 
 
-def _sentence(shown: Sequence[ShownAnswer], llm: str) -> str:
+def _sentence(columns: Sequence[ShownAnswer], llm: str) -> str:
     """Describe the outcomes in one sentence."""
     words = {"closed-book": "closed-book", "oracle": "with the judged positives"}
     parts = []
-    for item in shown:
+    for item in columns:
         where = words.get(item.condition, "")
         if item.condition == "retrieved":
             where = f"with the passages of {item.system}"
