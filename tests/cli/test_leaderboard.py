@@ -177,6 +177,12 @@ def test_a_result_with_damaged_scores_is_named_and_has_no_interval() -> None:
     text = shown.out.replace("\n", "")
     assert "scores.parquet: its checksum differs" in text
     assert "No interval and no test" in text
+    [row] = json.loads(run("leaderboard", "--suite", "demo", "--json").out)["rows"]
+    assert row["rank"] == 1 and row["mean"] and row["interval"] is None
+    run("eval", "bm25-lucene", "--task", "demo")
+    refused = run("compare", "bm25", "bm25-lucene", "--task", "demo")
+    assert refused.code != 0
+    assert "scores.parquet: its checksum differs" in refused.err.replace("\n", " ")
 
 
 def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:

@@ -64,19 +64,27 @@ def _check(text: str, private: list[str], where: str) -> None:
 
 def test_nothing_that_is_passed_on_holds_texts_or_folders(patients: Path) -> None:
     private = _private_words(patients)
+    given = f"run:{patients.parent}/mine.trec"
     commands = [
-        ("report", "--out", "report.html"),
-        ("explore", "--bundle", "site", "--without-texts"),
-        ("results", "export", "--to", "csv", "--out", "csv"),
-        ("results", "export", "--to", "mteb", "--out", "mteb"),
+        ("report", "--out", "out/report.html"),
+        ("explore", "--bundle", "out/site", "--without-texts"),
+        ("results", "export", "--to", "csv", "--out", "out/csv"),
+        ("results", "export", "--to", "mteb", "--out", "out/mteb"),
+        ("results", "export", "--to", "trec", "--out", "out/trec"),
+        ("plot", "means", "--suite", "local", "--out", "out/means.svg"),
+        ("plot", "cost", "--suite", "local", "--out", "out/cost.svg"),
+        ("plot", "heatmap", "--suite", "local", "--out", "out/heatmap.svg"),
+        ("plot", "wins", "bm25", given, "--out", "out/wins.svg"),
+        ("plot", "overlap", given, "--task", str(patients), "--out", "out/overlap.svg"),
+        ("results", "export", "--to", "model-card", "--out", "out/cards"),
     ]
     for command in commands:
         done = run(*command)
         assert done.code == 0, done.err
-    files = [Path("report.html"), *Path("site").rglob("*.html")]
-    assert len(files) > 10
-    for file in files:
-        _check(file.read_text(encoding="utf-8"), private, str(file))
+    files = [path for path in Path("out").rglob("*") if path.is_file()]
+    assert {".html", ".csv", ".json", ".trec", ".svg"} <= {path.suffix for path in files}
+    for path in files:
+        _check(f"{path}\n{path.read_text(encoding='utf-8')}", private, str(path))
 
 
 def test_a_bundle_with_texts_still_names_no_folder(patients: Path) -> None:

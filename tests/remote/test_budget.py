@@ -72,13 +72,13 @@ def test_what_is_spent_never_passes_a_limit_at_64_at_once(
 
 
 def test_a_request_waits_for_room_while_others_may_still_cost_less(server: LLMServer) -> None:
-    limits = replace(AT_ONCE, tokens=2_500)
-    server.script = [slow(0.01)] * 40
+    limits = replace(AT_ONCE, tokens=5_000)
+    server.script = [slow(0.2)] * 12
 
     with chat_at(server.url, limits=limits, max_tokens="1000") as chat:
-        answers = chat.complete([ask(f"why {i}?") for i in range(40)])
+        answers = chat.complete([ask(f"why {i}?") for i in range(12)])
 
-    assert len(answers) == 40
+    assert len(answers) == 12
     assert 1 < server.most_at_once <= 2
 
 
@@ -296,6 +296,25 @@ def test_a_server_that_ignores_max_tokens_passes_the_limit_by_one_answer(
     )
 
     assert len(server.seen) * 10_010 <= 20_000 + 10_010
+
+
+@pytest.mark.parametrize("honest", [1, 5, 20, 35])
+def test_a_server_that_begins_late_to_bill_twice_passes_the_limit_by_one_answer(
+    server: LLMServer, honest: int
+) -> None:
+    choices = [{"message": {"content": "a"}, "finish_reason": "stop"}]
+    most = 300 + in_bytes("why 00?") + 100
+    server.script = [billing(10, 290, choices=choices)] * honest
+    server.script += [billing(10, 2 * most, choices=choices)] * 200
+    limits = replace(AT_ONCE, tokens=20_000)
+
+    stopped(
+        LimitError, "could pass", server.url, limits, [ask(f"why {row}?") for row in range(100)]
+    )
+
+    late = len(server.seen) - honest
+    assert late > 0
+    assert 300 * honest + (2 * most + 10) * late <= 20_000 + 2 * most + 10
 
 
 def test_requests_are_sent_at_once_when_a_server_keeps_to_its_claims(server: LLMServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from r2med.storage import write_file
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
+    from r2med.results.standings import Standing
 
 #: Systems that a heatmap or a plot of means shows unless --top says otherwise.
 _MOST_ROWS = 30
@@ -79,6 +81,7 @@ def plot(
         board = leaderboard(
             suite, task=task, metric=metric, kind=kind, results=results, tell=notice
         )
+        board = replace(board, rows=tuple(map(_hide_folders, board.rows)))
         chart = boards.draw(board, figure, look, top=top or _MOST_ROWS, by=spent or "seconds")
         if figure == "cost":
             from r2med.results.frontier import describe_dominated
@@ -92,6 +95,13 @@ def plot(
         echo(f"Caption: {caption_of(chart)}")
 
 
+def _hide_folders(row: Standing) -> Standing:
+    """A row whose name has no folder of this machine, because figures are passed on."""
+    from r2med.explore.sharing import without_folders
+
+    return replace(row, system=without_folders(row.system))
+
+
 def _of_systems(
     figure: str,
     systems: list[str],
@@ -101,6 +111,7 @@ def _of_systems(
     root: Path | None,
     theme: Theme,
 ) -> Any:
+    from r2med.explore.sharing import without_folders
     from r2med.report.plots.queries import overlap, wins
     from r2med.results.compare import compare
     from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
@@ -111,7 +122,9 @@ def _of_systems(
         if len(systems) != 2:
             raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")
         sources: dict[str, Any] = {"results": folder, "root": root, "tell": notice}
-        return wins(compare(*systems, task=task, metric=metric, **sources), theme)
+        comparison = compare(*systems, task=task, metric=metric, **sources)
+        names = tuple(map(without_folders, comparison.systems))
+        return wins(replace(comparison, systems=names), theme)
     if not systems or task is None:
         raise UsageError("plot overlap needs a system and --task, e.g. plot overlap bm25 -t demo.")
     result_set, diagnoses = ResultSet.open(folder, notice), []
@@ -119,5 +132,6 @@ def _of_systems(
         scene = Scene(loaded)
         for system in systems:
             ranking = result_set.find_ranking(system, loaded, notice)
-            diagnoses.append(diagnose_ranking(ranking, loaded, scene=scene))
+            diagnosis = diagnose_ranking(ranking, loaded, scene=scene)
+            diagnoses.append(replace(diagnosis, system=without_folders(diagnosis.system)))
     return overlap(diagnoses, theme)

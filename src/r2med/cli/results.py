@@ -117,11 +117,14 @@ def export(
     """Write stored results for another tool.
 
     TREC run files, CSV tables, files for mteb or HAKARI-Bench, a Hugging Face model card, or runs
-    of MLflow, Weights & Biases (offline) or TensorBoard.
+    of MLflow, Weights & Biases (offline) or TensorBoard. Files contain ids and scores, no texts
+    and no folders of this machine.
     """
     from r2med.callbacks.exporters import find_exporter
+    from r2med.explore.sharing import hide_folders
 
-    for path in find_exporter(form)(_require(folder, task, system), folder_out, notice):
+    stored = hide_folders(_require(folder, task, system))
+    for path in find_exporter(form)(stored, folder_out, notice):
         echo(str(path))
 
 

@@ -44,8 +44,16 @@ def hide_folders(results: Iterable[Result]) -> list[Result]:
     """Return the results with specs that name files without their folders."""
     hidden = []
     for result in results:
+        specs = (result.system, *result.summary.other_specs)
+        if all(without_folders(spec) == spec for spec in specs):
+            hidden.append(result)
+            continue
         record = result.record
-        system = replace(record.system, spec=without_folders(record.system.spec))
+        system = replace(
+            record.system,
+            spec=without_folders(record.system.spec),
+            other_specs=tuple(map(without_folders, record.system.other_specs)),
+        )
         reranking = record.reranking
         if reranking is not None:
             reranking = replace(reranking, first=without_folders(reranking.first))

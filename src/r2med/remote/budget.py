@@ -14,6 +14,8 @@ from r2med.settings import parse_settings, setting
 
 #: Characters of English text in a token, the rule of thumb of every vendor.
 CHARACTERS_PER_TOKEN = 4
+#: How many times their claims requests may bill together without passing a limit.
+_RESERVE = 2
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,9 @@ class Cost:
         decimals = max(2, 2 - math.floor(math.log10(self.money))) if self.money > 0 else 2
         return f"{math.ceil(self.money * 10**decimals) / 10**decimals:.{decimals}f}"
 
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.tokens * times, self.money * times)
+
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.tokens + other.tokens, self.money + other.money)
 
@@ -134,11 +139,15 @@ class Budget:
     """One account for all that a command asks of models behind HTTP; threads may share it.
 
     A request claims the most it may cost before it is sent, and settles for what it did cost
-    afterwards. So what is spent never passes a limit, however many requests are under way.
+    afterwards. So what is spent never passes a limit, however many requests are under way, if the
+    server keeps to `max_tokens`.
 
-    A server may ignore `max_tokens` and bill more than was claimed. So where there is a limit, the
-    first request goes out alone and each answer lets one more go out at once; a claim is raised by
-    the largest excess seen of its model. So no more than one request's excess passes the limit.
+    A server may ignore it and bill more than was claimed. Three rules limit what that costs. The
+    first request goes out alone, and each answer lets one more go out at once. A claim is raised by
+    the largest excess seen of its model. While several requests are under way, their claims count
+    `_RESERVE` times, so near the limit they go out one by one. What is spent then passes the limit
+    by the excess of one request at most, unless requests that are under way together are the first
+    to bill more than `_RESERVE` times their claims: no rule can know of that before.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -193,8 +202,9 @@ class Budget:
             under_way = [other for other in self._claims.values() if other.name == name]
             if self.limited and len(under_way) > seen.settled:
                 return False
-            claimed = sum((other.most for other in self._claims.values()), self.spent + most)
-            if self._within(claimed):
+            under_way_cost = sum((other.most for other in self._claims.values()), most)
+            times = _RESERVE if self._claims else 1
+            if self._within(self.spent + under_way_cost * times):
                 self._claims[claim] = _Claim(name, most)
                 return True
             if self._claims:

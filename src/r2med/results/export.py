@@ -31,7 +31,7 @@ def export_trec(results: Sequence[Result], out: Path, tell: Warn = log_warning) 
     """
     written = []
     for result in results:
-        path = out / slug(result.task) / f"{result.folder.name}.trec"
+        path = out / slug(result.task) / f"{_result_name(result)}.trec"
         result.run.to_trec(path, tag=slug(result.name))
         written.append(path)
     notes = list(_export_notes(results))
@@ -47,7 +47,7 @@ def _export_notes(results: Sequence[Result]) -> Iterator[str]:
     yield from answer_notes(results)
     for result in results:
         if result.suite is not None and (difference := describe_other_data(result)):
-            yield f"{result.folder.name} on {result.task} {NOT_PUBLISHED}: {difference}"
+            yield f"{_result_name(result)} on {result.task} {NOT_PUBLISHED}: {difference}"
 
 
 def export_csv(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
@@ -159,6 +159,12 @@ def _write(path: Path, text: str) -> None:
     write_file(path, text)
 
 
+def _result_name(result: Result) -> str:
+    """The system and the key of a result, as its folder is named unless a path is in its spec."""
+    key = result.folder.name.rpartition("-")[2]
+    return f"{slug(result.system)}-{key}"
+
+
 def _describe(result: Result) -> dict[str, str]:
     """The columns that say which result a row is of, and on which data."""
     return {
@@ -166,7 +172,7 @@ def _describe(result: Result) -> dict[str, str]:
         "task": result.task,
         "system": result.name,
         "spec": result.system,
-        "result": result.folder.name,
+        "result": _result_name(result),
         "answers": str(result.summary.answers or ""),
         "data": result.data,
         "data_note": (describe_other_data(result) or "") if result.suite else "",

@@ -1,8 +1,9 @@
 """Pack stored results into one archive, and verify an archive by measuring its runs again.
 
 An archive is a zip file with `manifest.json` (the sha256 of every other file), the folders of the
-results, their stored generations and traces, and the prompts of their expanders. Texts of tasks
-and judgements are not part of it. Verification reads data only; it never runs code.
+results, their stored generations and traces, and the prompts of their expanders. Corpora, queries
+and judgements are not part of it; a record has the first text that each model read. Verification
+reads data only; it never runs code.
 """
 
 from __future__ import annotations

@@ -68,11 +68,19 @@ class Version:
         """The tasks with a result."""
         return frozenset(result.task for result in self.results)
 
+    @cached_property
+    def _by_task(self) -> dict[str, list[Result]]:
+        by_task: dict[str, list[Result]] = {}
+        for result in self.results:
+            by_task.setdefault(result.task, []).append(result)
+        return by_task
+
     def result(self, task: str, data: str | None = None) -> Result | None:
         """The result on a task, and on this data if it is given."""
-        candidates = [
-            result for result in self.results if result.task == task and data in (None, result.data)
-        ]
+        on_task = self._by_task.get(task, ())
+        candidates = [result for result in on_task if data in (None, result.data)]
+        if len(candidates) == 1:
+            return candidates[0]
         published = (result for result in candidates if has_published_data(result))
         return next(published, candidates[0] if candidates else None)
 

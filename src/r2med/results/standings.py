@@ -190,8 +190,10 @@ class Frame:
         on_tasks = [result for result in results if result.task in tasks]
         newest_data: dict[str, str] = {}
         for result in on_tasks:
+            if result.task in newest_data:
+                continue
             if result.suite is None or has_published_data(result):
-                newest_data.setdefault(result.task, result.data)
+                newest_data[result.task] = result.data
         rows, notes = [], []
         for system in group_systems(on_tasks, tasks):
             try:
@@ -470,7 +472,12 @@ def with_gains(rows: Sequence[Standing], metric: str) -> list[Standing]:
                 return replace(row, gain=gain, gain_over=over, marks=marks)
         return row
 
-    return [replace(gaining(row), others=tuple(map(gaining, row.others))) for row in rows]
+    return [
+        replace(gaining(row), others=tuple(map(gaining, row.others)))
+        if row.first_stage or row.others
+        else row
+        for row in rows
+    ]
 
 
 def rank_rows(rows: Sequence[Standing]) -> list[Standing]:

@@ -16,6 +16,7 @@ from r2med.errors import DataError, MissingError
 from r2med.tasks.fetch.hub import fetch
 from r2med.tasks.fetch.provenance import data_folder, is_present
 from r2med.tasks.registry import HubSource, TaskEntry, find_task
+from tests.cli.running import ended, start
 from tests.hub_server import Hub, running_hub, sha256
 
 COMMIT = "a" * 40
@@ -282,3 +283,20 @@ def parquet(columns: dict[str, list[str]]) -> bytes:
     sink = io.BytesIO()
     pq.write_table(pa.table(columns), sink)
     return sink.getvalue()
+
+
+def test_a_full_disk_is_named_as_the_cause_of_a_failed_download(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    source = find_task("Biology").hub
+    assert source is not None and source.revision is not None
+    hub.add("R2MED/Biology", source.revision, FILES)
+
+    failed = ended(start("fetch", "Biology", largest_file=10_000))
+
+    assert failed.code != 0
+    assert "The connection" not in failed.err
+    assert str(tmp_path / "home") in failed.err
+    assert "Free some space there, or set R2MED_HOME to a folder on another disk." in failed.err
+    assert not is_present(find_task("Biology"))
