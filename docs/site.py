@@ -37,7 +37,8 @@ class Links(HTMLParser):
 def build() -> None:
     """Write the references, the pages and the live example."""
     _run(str(ROOT / "docs" / "reference.py"))
-    _run("-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(SITE))
+    # Never with --quiet: it hides warnings from --strict too, which then accepts everything.
+    _run("-m", "mkdocs", "build", "--strict", "--site-dir", str(SITE))
     write_explorer(SITE / "explorer")
     broken = list(find_broken_links(SITE))
     if broken:
