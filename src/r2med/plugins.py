@@ -52,7 +52,7 @@ class RegistryEntry:
 class Plugin:
     """What a package adds; its entry point's function gets one of these.
 
-    Example:
+    Examples:
         def register(plugin: r2med.plugins.Plugin) -> None:
             plugin.add_registry(Path(__file__).parent / "registry.toml")
             plugin.add_metric("first", first_relevant)

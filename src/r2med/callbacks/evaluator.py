@@ -31,7 +31,7 @@ class R2MedEvaluator(SentenceEvaluator):  # type: ignore[misc]
         sample: Number of judged queries of each task, sampled with a fixed seed; by default all.
         results: A folder to store each evaluation in, under the name `NAME-STEPS`.
 
-    Example:
+    Examples:
         evaluator = R2MedEvaluator(["demo/biology", "demo/medqa-diag"])
         trainer = SentenceTransformerTrainer(model, ..., evaluator=evaluator)
     """

@@ -80,7 +80,7 @@ def evaluate(
     Raises:
         R2MedError: If the system, the task or an option is not valid, or a model is missing.
 
-    Example:
+    Examples:
         >>> result = evaluate("bm25", "demo/biology")
         >>> result.metrics["ndcg@10"] > 0.1
         True
@@ -162,7 +162,7 @@ def evaluate_all(
     Raises:
         R2MedError: If a system, a task or an option is not valid, or a model is missing.
 
-    Example:
+    Examples:
         >>> results = evaluate_all(["bm25", "bm25-nano"], "demo/biology")
         >>> [result.system for result in results]
         ['bm25', 'bm25-nano']

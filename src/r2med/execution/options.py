@@ -17,7 +17,7 @@ class RunOptions:
     Only `prompts` and `llm_url` can change a ranking; they are part of the identity of the stages
     that use them.
 
-    Example:
+    Examples:
         >>> RunOptions(device="cpu", batch_tokens=2048).device
         'cpu'
 

@@ -35,7 +35,7 @@ class Resources:
     Use it as a context manager. Everything is opened when it is first needed; after `close` it is
     opened again on demand.
 
-    Example:
+    Examples:
         >>> with Resources(RunOptions(device="cpu")) as resources:
         ...     resources.options.device
         'cpu'

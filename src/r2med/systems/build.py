@@ -106,7 +106,7 @@ class System:
         Raises:
             UsageError: If a name or option is not known.
 
-        Example:
+        Examples:
             >>> str(System.from_spec("bm25 + bm25-nano | rrf[k=10]"))
             'bm25 + bm25-nano | rrf[k=10]'
         """
