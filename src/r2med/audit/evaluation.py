@@ -59,7 +59,7 @@ class Holder:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class EvaluationTexts:
     """Texts that are distinct in their words; `holders[i]` have text `i`."""
 
     texts: list[str] = field(default_factory=list)
@@ -106,12 +106,12 @@ def evaluation(
     against: Sequence[Role] = ("query", "positive"),
     *,
     sample: int | None = None,
-) -> Evaluation:
+) -> EvaluationTexts:
     """The texts of some tasks that an audit looks for.
 
     `sample` is the number of texts per role and task, drawn with a fixed seed.
     """
-    texts_to_find = Evaluation()
+    texts_to_find = EvaluationTexts()
     for task in tasks:
         texts_to_find.hashes[task.name] = task.hash
         judged = positives_of(task.judgements)
@@ -166,7 +166,7 @@ def _source_names(mark: str, stem: str | None) -> set[str]:
 class TextMatcher(TextIndex):
     """Finds the texts of an evaluation by their words."""
 
-    def __init__(self, evaluation: Evaluation, *, ngram: int = NGRAM) -> None:
+    def __init__(self, evaluation: EvaluationTexts, *, ngram: int = NGRAM) -> None:
         super().__init__(evaluation.texts, ngram=ngram)
         self.evaluation = evaluation
         facts = [f"{ngram}", *evaluation.entries, json.dumps(evaluation.sources, sort_keys=True)]
@@ -189,7 +189,7 @@ class ExclusionMatcher:
         header = rows[0] if rows else {}
         if header.get("format") != FORMAT or header.get("version") != VERSION:
             raise DataError(f"{path}: not an exclusion list of version {VERSION}.\n{hint}")
-        self.evaluation, self.identity = Evaluation(), digest.hexdigest()
+        self.evaluation, self.identity = EvaluationTexts(), digest.hexdigest()
         self._holders: dict[str, list[int]] = {}
         self._sizes: list[int] = []
         listed = self.evaluation

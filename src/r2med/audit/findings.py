@@ -24,11 +24,11 @@ from typing import Literal
 
 import numpy as np
 
-from r2med.audit.evaluation import Evaluation, Holder, Role
+from r2med.audit.evaluation import EvaluationTexts, Holder, Role
 from r2med.audit.scanning import EVIDENCE, Evidence, Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
-Verdict = Literal["clean", "suspicious", "contaminated"]
+AuditVerdict = Literal["clean", "suspicious", "contaminated"]
 STRONG = ("pair", "exact", "contained", "near-duplicate", "fingerprint")
 KINDS = (*STRONG, "excerpt", "same source", "neighbour")
 #: Shares of queries and of positives with a strong finding from which a task is contaminated.
@@ -69,7 +69,7 @@ class TaskAudit:
 
     task: str
     hash: str
-    verdict: Verdict
+    verdict: AuditVerdict
     reason: str
     shares: tuple[Share, ...]
     findings: tuple[Finding, ...]
@@ -82,7 +82,7 @@ class TaskAudit:
     """Queries with a strong finding for themselves or for one of their positives."""
 
 
-def task_audits(evaluation: Evaluation, scan: Scan) -> list[TaskAudit]:
+def task_audits(evaluation: EvaluationTexts, scan: Scan) -> list[TaskAudit]:
     """The outcome for every task."""
     strongest: dict[Holder, Finding] = {}
     for pair, rows in _pairs(evaluation, scan.hits).items():
@@ -135,7 +135,7 @@ def task_audits(evaluation: Evaluation, scan: Scan) -> list[TaskAudit]:
 
 
 def _pairs(
-    evaluation: Evaluation, hits: Sequence[Hit]
+    evaluation: EvaluationTexts, hits: Sequence[Hit]
 ) -> dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]]:
     """Hits of rows that hold a query and one of its positives, by query and positive."""
     pairs: dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]] = {}
@@ -164,7 +164,7 @@ def _finding(
     return Finding(match_type, holder.role, holder.id, text, rows, evidence, with_id)
 
 
-def _shares(task: str, evaluation: Evaluation, findings: Sequence[Finding]) -> Iterator[Share]:
+def _shares(task: str, evaluation: EvaluationTexts, findings: Sequence[Finding]) -> Iterator[Share]:
     counts = Counter((finding.role, finding.kind) for finding in findings)
     for (owner, role), of in evaluation.audited.items():
         if owner != task:
@@ -178,7 +178,7 @@ def _shares(task: str, evaluation: Evaluation, findings: Sequence[Finding]) -> I
             yield Share(role, match_type, affected, of, interval)
 
 
-def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
+def _verdict(shares: Sequence[Share]) -> tuple[AuditVerdict, str]:
     strong = [share for share in shares if share.affected and share.kind == "any strong"]
     weak = [share for share in shares if share.affected and share.kind in KINDS]
     if not weak:

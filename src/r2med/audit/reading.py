@@ -40,7 +40,7 @@ class Row:
 
 
 @dataclass
-class Reading:
+class ReadingCounts:
     """Counts of rows, texts and problems, and the first problems as messages."""
 
     rows: int = 0
@@ -52,7 +52,7 @@ class Reading:
     fields: dict[str, int] = field(default_factory=dict)
     """Every field met, with its number of texts (0 where it holds none)."""
 
-    def add(self, part: Reading) -> None:
+    def add(self, part: ReadingCounts) -> None:
         """Count what another part met."""
         self.rows += part.rows
         self.texts += part.texts
@@ -64,11 +64,13 @@ class Reading:
 
     def problem(self, message: str, row: int, lines: int = 1) -> None:
         """Count a row that cannot be read."""
-        problem = Reading(rows=1, unreadable=1, problems=[message], unreadable_rows=[(row, lines)])
+        problem = ReadingCounts(
+            rows=1, unreadable=1, problems=[message], unreadable_rows=[(row, lines)]
+        )
         self.add(problem)
 
 
-def rows(chunk: Chunk, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
+def rows(chunk: Chunk, reading: ReadingCounts, fields: Sequence[str] = ()) -> Iterator[Row]:
     """The rows of a chunk that hold text; all else is counted in `reading`."""
     readers = {"jsonl": _json_lines, "text": _paragraphs, "csv": _table_rows, "tsv": _table_rows}
     if isinstance(chunk.content, bytes):
@@ -91,7 +93,7 @@ _Record = tuple[int, int, Any]
 """The number of a record, the lines that it spans, and its value."""
 
 
-def _json_lines(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Record]:
+def _json_lines(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[_Record]:
     for number, line in enumerate(block.split(b"\n"), start=chunk.first):
         if not line or line.isspace():
             continue
@@ -108,7 +110,7 @@ def _json_lines(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Recor
         yield number, 1, record
 
 
-def _paragraphs(chunk: Chunk, block: bytes, _: Reading) -> Iterator[_Record]:
+def _paragraphs(chunk: Chunk, block: bytes, _: ReadingCounts) -> Iterator[_Record]:
     """Paragraphs where blank lines part them; else every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
     parted = not all(line.strip() for line in lines[:-1])
@@ -122,7 +124,7 @@ def _paragraphs(chunk: Chunk, block: bytes, _: Reading) -> Iterator[_Record]:
         number += len(part)
 
 
-def _table_rows(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Record]:
+def _table_rows(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[_Record]:
     lines = block.decode("utf-8", "replace").split("\n")
     table = table_reader([f"{line}\n" for line in lines], chunk.file.form)
     before = 0

@@ -27,7 +27,7 @@ from typing import Any
 from r2med.audit.evaluation import Matcher
 from r2med.audit.files import Chunk, TrainingFile, chunks
 from r2med.audit.matching import SHORTEST, WORDS, Match, words
-from r2med.audit.reading import Reading, Row, Text, rows
+from r2med.audit.reading import ReadingCounts, Row, Text, rows
 from r2med.errors import DamagedError, DataError
 from r2med.execution.resources import Progress, ignore_progress
 from r2med.storage import AppendFile, seal, unseal
@@ -76,7 +76,7 @@ class Scan:
     """All hits, in the order of the files, and counts for each file."""
 
     hits: list[Hit]
-    read: dict[str, Reading]
+    read: dict[str, ReadingCounts]
     failed: dict[str, str]
     """Files that could not be read to their end, and why."""
 
@@ -96,13 +96,13 @@ def scan(
 
     `strict` makes the first row or file that cannot be read an error.
     """
-    scanned = Scan([], {file.name: Reading() for file in files}, {})
+    scanned = Scan([], {file.name: ReadingCounts() for file in files}, {})
     sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     log /= _key(files, matcher, fields)
     outcomes_by_chunk = {} if fresh else _read_log(log)
-    log_file = AppendFile(log, ".jsonl", what="progress of the audit")
+    log_file = AppendFile(log, ".jsonl", content="progress of the audit")
     todo = readable_chunks(files, scanned.failed, strict=strict)
     shares, started = dict.fromkeys(sizes, 0.0), time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
@@ -119,7 +119,7 @@ def scan(
                 outcomes_by_chunk[chunk.key] = outcome
             for chunk in group:
                 outcome, name = outcomes_by_chunk.pop(chunk.key), chunk.file.name
-                reading = Reading(**outcome["reading"])
+                reading = ReadingCounts(**outcome["reading"])
                 if strict and reading.problems:
                     raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
                 scanned.read[name].add(reading)
@@ -135,7 +135,7 @@ def scan(
 
 def _outcome(matcher: Matcher, fields: Sequence[str], chunk: Chunk) -> dict[str, Any]:
     """Return the hits and counts of a chunk as JSON values."""
-    reading = Reading()
+    reading = ReadingCounts()
     hits: list[Hit] = []
     texts: Counter[tuple[int, str]] = Counter()
     stream = rows(chunk, reading, fields)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
 
-from r2med.audit.evaluation import Evaluation, evaluation
+from r2med.audit.evaluation import EvaluationTexts, evaluation
 from r2med.audit.findings import KINDS
 from r2med.audit.matching import NGRAM, TextIndex, words
 from r2med.execution.resources import Progress, ignore_progress
@@ -95,7 +95,7 @@ _Held = tuple[str, str, str, str]
 
 
 def _pairs(
-    texts_to_compare: Evaluation, ngram: int, progress: Progress
+    texts_to_compare: EvaluationTexts, ngram: int, progress: Progress
 ) -> Iterator[tuple[str, _Held, _Held]]:
     """Every two queries, and every two documents, that match: equal texts first, then others."""
     index = TextIndex(texts_to_compare.texts, ngram=ngram)
@@ -123,7 +123,7 @@ def _pairs(
 
 
 def _label_noise(
-    pairs: Iterable[tuple[str, _Held, _Held]], texts_to_compare: Evaluation
+    pairs: Iterable[tuple[str, _Held, _Held]], texts_to_compare: EvaluationTexts
 ) -> Iterator[Repeat]:
     """Two alike documents of one task, of which only one is a positive of a query."""
     queries: dict[tuple[str, str], list[str]] = {}

@@ -83,7 +83,7 @@ class Verdict:
     skipped: int = 0
     """Queries without judgements, which no score covers."""
     columns: tuple[Column, ...] = field(default=(), repr=False, compare=False)
-    """By task the differences of all queries; empty where they are not at hand."""
+    """By task the differences of all queries; empty if they are not available."""
 
     @cached_property
     def detectable(self) -> float | None:

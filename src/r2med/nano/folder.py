@@ -28,7 +28,7 @@ from r2med.nano.candidates import (
     make_candidates,
     run_retriever,
 )
-from r2med.nano.pool import Pool, Recipe, make_pool
+from r2med.nano.pool import NanoPool, Recipe, make_pool
 from r2med.paths import require_empty
 from r2med.runs import Run
 from r2med.storage import atomic_folder, seal, unseal
@@ -56,7 +56,7 @@ class BuiltTask:
     hash: str
     recipe: Mapping[str, Any]
     report: Mapping[str, int]
-    """Counts, as in `Pool`."""
+    """Counts, as in `NanoPool`."""
     notices: tuple[str, ...]
 
     @property
@@ -85,11 +85,11 @@ def build(
     *,
     force: bool = False,
     strict: bool = False,
-    tell: Warn = lambda message: None,
+    warn: Warn = lambda message: None,
 ) -> dict[str, BuiltTask]:
     """Make a Nano task of every task, write them into one folder, and say how each came about.
 
-    `strict` fails where positives are lost; otherwise `tell` names them, and
+    `strict` fails where positives are lost; otherwise `warn` names them, and
     they are recorded.
     """
     recipe, target = recipe or Recipe(), Path(out)
@@ -110,7 +110,7 @@ def build(
                     f"lost, and --strict forbids it. {' '.join(notices)}\nNothing was written."
                 )
             for notice in notices:
-                tell(f"{split}: {notice}")
+                warn(f"{split}: {notice}")
             _write_task(pool, draft, split)
             source = (task.name, task.suite, task.hash)
             records[split] = BuiltTask(*source, asdict(recipe), pool.report, notices)
@@ -234,7 +234,7 @@ def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
     _write(folder / _shard(config, split), {"query-id": run.query_ids, "corpus-ids": lists})
 
 
-def _write_task(pool: Pool, folder: Path, split: str) -> None:
+def _write_task(pool: NanoPool, folder: Path, split: str) -> None:
     """One split: as on the hub, where every judgement is a positive, and in the R2MED layout.
 
     The latter has corpus.jsonl, query.jsonl with the source's annotations, and qrels.jsonl.

@@ -70,7 +70,7 @@ _LOSSES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class NanoPool:
     """The three parts of a Nano task, and how they came about."""
 
     queries: Queries
@@ -99,7 +99,7 @@ class Pool:
         return sentences
 
 
-def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> Pool:
+def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> NanoPool:
     """Choose a pool; `hard` is the ranking that a hard fill draws from."""
     recipe = recipe or Recipe()
     positives, negatives = _judged_rows(task)
@@ -166,7 +166,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         "positives_not_in_corpus": absent,
     }
     rows = pa.array(list(rows_by_document.values()), pa.int64())
-    return Pool(
+    return NanoPool(
         queries=queries.filter(pa.array([name in answered for name in queries.ids.to_pylist()])),
         corpus=Corpus(corpus.ids.take(rows), corpus.texts.take(rows)),
         judgements=Judgements(

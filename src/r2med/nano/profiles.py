@@ -174,20 +174,20 @@ def published_profile(entry: TaskEntry) -> Profile:
 
 
 def profile_with_candidates(
-    task: Task, dense: str | None, *, tell: Warn = lambda message: None
+    task: Task, dense: str | None, *, warn: Warn = lambda message: None
 ) -> tuple[Profile, list[CandidateList]]:
     """Return the profile of a task and its candidate lists, which are made if it has none.
 
     `dense` names the encoder for tasks without candidates; None, or one whose weights are not
-    here, leaves BM25 alone, and `tell` says so.
+    here, leaves BM25 alone, and `warn` says so.
     """
-    resources = Resources(warn=tell)
+    resources = Resources(warn=warn)
     lists = list(read_candidates(task))
     if not lists and dense is not None:
         try:
             lists = make_candidates(task, dense, resources=resources)
         except MissingError as problem:
-            tell(f"{task.name}: no dense and no hybrid profile. {first_line(problem)}")
+            warn(f"{task.name}: no dense and no hybrid profile. {first_line(problem)}")
     if not lists:
         run = run_retriever(BM25, task, depth=FIRST_DEPTH, resources=resources)
         lists = [CandidateList("bm25", run, "bm25", BM25)]
