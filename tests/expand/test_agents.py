@@ -12,7 +12,7 @@ from r2med.expand.agents import (
     SEARCH_O1,
     SEARCH_R1,
     AgentLoop,
-    Passage,
+    RetrievedPassage,
     Tags,
     Trace,
     Turn,
@@ -25,7 +25,12 @@ from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 
 BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
-LIBRARY = {"ferritin": [Passage("iron", "one two three four five"), Passage("copper", "six")]}
+LIBRARY = {
+    "ferritin": [
+        RetrievedPassage("iron", "one two three four five"),
+        RetrievedPassage("copper", "six"),
+    ]
+}
 
 
 class Library:
@@ -34,7 +39,7 @@ class Library:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
+    def __call__(self, texts: Sequence[str], depth: int) -> list[list[RetrievedPassage]]:
         self.asked.append(list(texts))
         return [LIBRARY.get(text, [])[:depth] for text in texts]
 

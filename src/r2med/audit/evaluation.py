@@ -60,16 +60,16 @@ class Holder:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationTexts:
-    """Texts that are distinct in their words; `holders[i]` have text `i`."""
+    """The distinct evaluation texts; `holders[i]` are the queries and documents with text `i`."""
 
     texts: list[str] = field(default_factory=list)
     holders: list[list[Holder]] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)
-    """The place of each text by the hash of its words."""
+    """The index of each text by the hash of its words."""
     audited: Counter[tuple[str, Role]] = field(default_factory=Counter)
-    """How many queries, positives and documents are looked for, by task."""
+    """How many queries, positives and documents are audited, by task."""
     sampled: set[tuple[str, Role]] = field(default_factory=set)
-    """Those of which only a sample was drawn."""
+    """Tasks and roles of which only a sample is audited."""
     positives: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """Positives by task and query."""
     hashes: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class EvaluationTexts:
     """Texts of positives by the source that their ids name."""
 
     def add(self, sha: str, text: str, holder: Holder, stem: str | None) -> bool:
-        """Note a text and who has it, and say whether it is new; `stem` is its id's."""
+        """Add a text and its holder; return whether the text is new. `stem` is that of its id."""
         new = sha not in self.entries
         entry = self.entries.setdefault(sha, len(self.texts))
         if new:
@@ -171,7 +171,7 @@ class TextMatcher(TextIndex):
         self.evaluation = evaluation
         facts = [f"{ngram}", *evaluation.entries, json.dumps(evaluation.sources, sort_keys=True)]
         self.identity = hashlib.sha256("".join(facts).encode()).hexdigest()
-        """All that decides its answers."""
+        """Everything that can change a match."""
 
 
 class ExclusionMatcher:
@@ -212,7 +212,7 @@ class ExclusionMatcher:
         listed.audited.update((holder.task, holder.role) for holder in holders)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Texts whose hash is listed, and texts that share enough fingerprints."""
+        """Return texts with a listed hash, and texts that share enough fingerprints."""
         matches = []
         for index, text in enumerate(texts):
             equal = self.evaluation.entries.get(text_hash(text))
@@ -232,7 +232,7 @@ class ExclusionMatcher:
 
 
 Matcher = TextMatcher | ExclusionMatcher
-"""What compares training texts with evaluation texts; it is sent to every process."""
+"""Compares training texts with evaluation texts; every worker process gets a copy."""
 
 
 def exclusions(task: Task) -> Iterator[dict[str, Any]]:

@@ -38,14 +38,14 @@ ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document
 
 @dataclass(frozen=True)
 class Share:
-    """How many of a task's queries, positives or documents have this as their strongest kind."""
+    """How many queries, positives or documents of a task have this as their strongest type."""
 
     role: Role
     kind: str
     affected: int
     of: int
     interval: Interval | None = None
-    """Of the share in the whole task, where only a sample was looked for."""
+    """The interval of the share in the whole task, if only a sample was audited."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Finding:
     id: str
     text: str
     rows: int
-    """Training rows that hold it at this kind."""
+    """Training rows that contain it with this type of match."""
     evidence: tuple[Evidence, ...]
     with_id: str | None = None
-    """Of a pair, the positive in the same row."""
+    """For a pair, the positive in the same row."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TaskAudit:
     reason: str
     shares: tuple[Share, ...]
     findings: tuple[Finding, ...]
-    """The strongest of every query, positive and document."""
+    """The strongest finding of every query, positive and document."""
     boilerplate: tuple[Finding, ...]
     """Matches of words that many evaluation texts share."""
     short: tuple[Finding, ...]
@@ -83,7 +83,7 @@ class TaskAudit:
 
 
 def task_audits(evaluation: EvaluationTexts, scan: Scan) -> list[TaskAudit]:
-    """The outcome for every task."""
+    """Return the outcome for every task."""
     strongest: dict[Holder, Finding] = {}
     for pair, rows in _pairs(evaluation, scan.hits).items():
         for holder, partner, hit in zip(pair, pair[::-1], rows[0], strict=True):
@@ -137,7 +137,7 @@ def task_audits(evaluation: EvaluationTexts, scan: Scan) -> list[TaskAudit]:
 def _pairs(
     evaluation: EvaluationTexts, hits: Sequence[Hit]
 ) -> dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]]:
-    """Hits of rows that hold a query and one of its positives, by query and positive."""
+    """Return hits of rows that contain a query and one of its positives, by query and positive."""
     pairs: dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]] = {}
     for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]

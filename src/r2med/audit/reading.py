@@ -36,7 +36,7 @@ class Row:
     texts: tuple[Text, ...]
     marks: tuple[str, ...] = ()
     lines: int = 1
-    """Lines that it spans in a file of lines."""
+    """Lines that the row spans, in a file of lines."""
 
 
 @dataclass
@@ -50,10 +50,10 @@ class ReadingCounts:
     unreadable_rows: list[tuple[int, int]] = field(default_factory=list)
     """Rows that cannot be read: their first line and the number of lines."""
     fields: dict[str, int] = field(default_factory=dict)
-    """Every field met, with its number of texts (0 where it holds none)."""
+    """The number of texts in every field, 0 for fields without texts."""
 
     def add(self, part: ReadingCounts) -> None:
-        """Count what another part met."""
+        """Add the counts of another part."""
         self.rows += part.rows
         self.texts += part.texts
         self.unreadable += part.unreadable
@@ -71,7 +71,7 @@ class ReadingCounts:
 
 
 def rows(chunk: Chunk, reading: ReadingCounts, fields: Sequence[str] = ()) -> Iterator[Row]:
-    """The rows of a chunk that hold text; all else is counted in `reading`."""
+    """Yield the rows of a chunk that contain text; `reading` counts all rows and problems."""
     readers = {"jsonl": _json_lines, "text": _paragraphs, "csv": _table_rows, "tsv": _table_rows}
     if isinstance(chunk.content, bytes):
         records = readers[chunk.file.form](chunk, chunk.content, reading)
@@ -111,7 +111,7 @@ def _json_lines(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[
 
 
 def _paragraphs(chunk: Chunk, block: bytes, _: ReadingCounts) -> Iterator[_Record]:
-    """Paragraphs where blank lines part them; else every line is a text."""
+    """Yield paragraphs if there are blank lines between them; otherwise every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
     parted = not all(line.strip() for line in lines[:-1])
     number = chunk.first
@@ -153,7 +153,7 @@ def _table_rows(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[
 def _collect(
     value: Any, path: str, texts: list[Text], marks: list[str], seen: dict[str, int]
 ) -> None:
-    """Every string in a record; every field with a value is noted in `seen`."""
+    """Yield every string in a record; every field with a value is added to `seen`."""
     if isinstance(value, dict):
         for name, part in value.items():
             below, plain = f"{path}.{name}" if path else str(name), str(name).lower()

@@ -55,7 +55,7 @@ class Evidence:
     row: int
     column: str
     text: str
-    """From where it matches, cut; empty where enough others are kept."""
+    """The text from the match on, shortened; empty if enough others are stored."""
     measures: Mapping[str, float]
 
 
@@ -64,7 +64,7 @@ class Hit(Evidence):
     """A text of a training row that matches an evaluation text."""
 
     entry: int
-    """The evaluation text, by its place."""
+    """The index of the evaluation text."""
     kind: str
     boilerplate: bool = False
     short: bool = False
@@ -78,7 +78,7 @@ class Scan:
     hits: list[Hit]
     read: dict[str, ReadingCounts]
     failed: dict[str, str]
-    """Files that could not be read to their end, and why."""
+    """Files that could not be read to their end, with the reasons."""
 
 
 def scan(
@@ -174,7 +174,7 @@ def _few_texts(hits: Iterable[Hit], counts: Counter[tuple[int, str]]) -> Iterato
 def readable_chunks(
     files: Iterable[TrainingFile], failed: dict[str, str], *, strict: bool = False
 ) -> Iterator[Chunk]:
-    """The chunks of all files; those that cannot be read to their end are noted in `failed`."""
+    """Yield the chunks of all files; files that cannot be read to their end go to `failed`."""
     for file in files:
         try:
             yield from chunks(file)
@@ -185,7 +185,7 @@ def readable_chunks(
 
 
 def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    """The outcomes of chunks that an earlier scan finished."""
+    """Return the outcomes of chunks that an earlier scan finished."""
     outcomes_by_chunk = {}
     for path in sorted(log.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
@@ -199,7 +199,7 @@ def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
 def _workers(
     work: _Work, processes: int
 ) -> Iterator[Callable[[Sequence[Chunk]], Iterable[dict[str, Any]]]]:
-    """What gives the outcomes of some chunks, in order: this process, or several."""
+    """Return a function that yields the outcomes of chunks in order, in one process or several."""
     if processes == 1:
         yield partial(map, work)
         return
@@ -215,7 +215,7 @@ _work: _Work | None = None
 
 
 def _begin(work: _Work) -> None:
-    """Ready a process; it leaves Ctrl-C to its parent, and ends with it."""
+    """Set up a worker process: it ignores Ctrl-C and ends with its parent."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -51,7 +51,7 @@ CAUTION = (
 
 @dataclass(frozen=True)
 class Effect:
-    """A stored score with and without the queries that the training set touches."""
+    """A stored score with and without the queries that the training set affects."""
 
     task: str
     system: str
@@ -87,7 +87,7 @@ class Audit(Tabular):
 
     @property
     def rows(self) -> int:
-        """Training rows looked at."""
+        """The number of scanned training rows."""
         return sum(reading.rows for reading in self.scan.read.values())
 
     def to_arrow(self) -> pa.Table:
@@ -108,7 +108,7 @@ class Audit(Tabular):
         return make_table({**columns, **dict.fromkeys(_MEASURES, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the single hits."""
+        """Everything except the single hits."""
         facts = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
         return {
             **facts,
@@ -221,7 +221,7 @@ def _neighbours(
 
 
 def _warn_about_problems(scanned: Scan, warn: Warn) -> None:
-    """Name what could not be read; DataError where there was no text at all."""
+    """Warn about rows and files that could not be read; DataError if there is no text at all."""
     for problem in scanned.failed.values():
         warn(f"{problem} The rest of the file is left out.")
     for name, reading in scanned.read.items():
@@ -281,7 +281,7 @@ def _effects(
 
 @dataclass(frozen=True)
 class CleanCopy:
-    """Rows of one training file that its clean copy leaves out and keeps."""
+    """How many rows of one training file its clean copy leaves out and keeps."""
 
     file: str
     removed: int

@@ -28,7 +28,7 @@ _MOST_MALFORMED = 2
 
 
 @dataclass(frozen=True)
-class Passage:
+class RetrievedPassage:
     """A retrieved document with its text."""
 
     document_id: str
@@ -38,7 +38,7 @@ class Passage:
 #: Returns the answers to requests, in order.
 AnswerRequests = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
 #: From query texts and a number of passages to the best passages for each text.
-FindPassages = Callable[[Sequence[str], int], Sequence[Sequence[Passage]]]
+FindPassages = Callable[[Sequence[str], int], Sequence[Sequence[RetrievedPassage]]]
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class AgentLoop:
     ) -> Generator[list[ChatRequest | str], list[Any], tuple[Sample, Trace]]:
         """Run one agent: yield a request to get its answer, or a text to get passages for it."""
         answer: ChatAnswer
-        passages: Sequence[Passage]
+        passages: Sequence[RetrievedPassage]
         steps: list[Step] = []
         searches = malformed = tokens = 0
         is_last_turn = False
@@ -248,7 +248,7 @@ class AgentLoop:
             )
             request = replace(request, messages=(*request.messages, *new_messages))
 
-    def _describe_results(self, passages: Sequence[Passage]) -> str:
+    def _describe_results(self, passages: Sequence[RetrievedPassage]) -> str:
         texts = [passage.text for passage in passages]
         listed = self.prompt.list_passages(texts, words=self.method.words)
         return self.prompt.fill("results", passages=listed or self.prompt.fill("nothing"))

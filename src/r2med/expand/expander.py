@@ -24,7 +24,7 @@ from typing import Literal
 from r2med.algorithms import TASK_SPECIFIC
 from r2med.errors import UsageError
 from r2med.execution.resources import Resources
-from r2med.expand.agents import AgentLoop, Passage, Trace
+from r2med.expand.agents import AgentLoop, RetrievedPassage, Trace
 from r2med.expand.answers import (
     ANSWER_ALONE,
     ExpandedQuery,
@@ -175,13 +175,13 @@ class Finder:
     identity: Mapping[str, object]
     """Everything that can change its rankings."""
 
-    def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
+    def __call__(self, texts: Sequence[str], depth: int) -> list[list[RetrievedPassage]]:
         """Return the best passages for each text, without documents of score 0."""
         query_ids = [f"search-{index}" for index in range(len(texts))]
         run = self._searcher.search(Queries.of(query_ids, texts), depth=depth)
         return [
             [
-                Passage(document_id, self.task.document(document_id))
+                RetrievedPassage(document_id, self.task.document(document_id))
                 for document_id, score in run.ranking(query_id)
                 if score
             ]

@@ -1,4 +1,4 @@
-"""NanoR2MED: build a compact task from any task, give it candidates, profile it."""
+"""NanoR2MED: build a compact task from any task, add candidates, and profile it."""
 
 from r2med.nano.folder import add_candidates, build
 from r2med.nano.pool import NanoPool, Recipe, make_pool

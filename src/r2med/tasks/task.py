@@ -148,7 +148,7 @@ class Judgements(_Columns):
 
     @classmethod
     def none(cls) -> Judgements:
-        """Not a single one."""
+        """Return judgements without rows."""
         ids = pa.array([], pa.large_string())
         return cls(ids, ids, np.zeros(0, dtype=np.int32))
 
