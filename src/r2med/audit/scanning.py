@@ -199,7 +199,7 @@ def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
 def _workers(
     work: _Work, processes: int
 ) -> Iterator[Callable[[Sequence[Chunk]], Iterable[dict[str, Any]]]]:
-    """Return a function that yields the outcomes of chunks in order, in one process or several."""
+    """Yield a function that returns the outcomes of chunks in order, in one process or several."""
     if processes == 1:
         yield partial(map, work)
         return

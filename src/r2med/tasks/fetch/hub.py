@@ -140,7 +140,7 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
 def _select_files(
     entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations: bool
 ) -> list[str]:
-    """Return the paths to download; MissingError if the repository lacks a part."""
+    """Return the paths to download; DataError if the repository lacks a part."""
     if generations:
         parts = {"generations": [path for path in paths if is_generations(path)]}
         missing = None if parts["generations"] else "generations"

@@ -123,7 +123,7 @@ def _take(find: _Find) -> Fetched:
 def _r2med_tasks(
     origin: Path, folder: Path, files: Sequence[Path], requested: Sequence[TaskEntry]
 ) -> Iterator[_Find]:
-    """Return folders with a corpus, queries and judgements; one given task names a single one."""
+    """Yield the tasks in folders; a single folder without a task name is the requested task."""
     names: dict[Path, list[str]] = {}
     for file in files:
         names.setdefault(file.parent, []).append(file.name)
