@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from r2med import load_task
-from r2med.audit.evaluation import Evaluation, Holder, TextMatcher, text_hash
+from r2med.audit.evaluation import EvaluationTexts, Holder, TextMatcher, text_hash
 from r2med.audit.files import training_files
 from r2med.audit.matching import words
 from r2med.audit.scanning import Scan, scan
@@ -203,8 +203,8 @@ def _leaks(texts: Sequence[str], others: Sequence[str]) -> list[tuple[int, str]]
     return [(entry, changed(text, chance, others)) for entry, text in picked]
 
 
-def _evaluation(texts: Sequence[str]) -> Evaluation:
-    wanted = Evaluation()
+def _evaluation(texts: Sequence[str]) -> EvaluationTexts:
+    wanted = EvaluationTexts()
     for number, text in enumerate(texts):
         wanted.add(text_hash(text), text, Holder("made-up", "positive", str(number)), None)
     return wanted

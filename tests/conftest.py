@@ -1,4 +1,4 @@
-"""Every test runs offline, in its own home and working folder."""
+"""Fixtures for all tests: every test runs offline, with new home and working folders."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-#: No test times anything: how fast examples come depends on what else the machine does.
+#: Tests must not depend on time, because the speed depends on other processes of the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-#: Started in the background a shell ignores Ctrl-C, and what tests start would inherit that.
+#: A background job ignores Ctrl-C, and processes that tests start would inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--trials N`: the tests under tests/trials draw N times as many kills, flips and inputs."""
+    """Add `--trials N`: tests under tests/trials run N times as many random cases."""
     parser.addoption("--trials", type=int, default=1, metavar="N", help="multiply trial counts")
 
 
 @pytest.fixture
 def trials(pytestconfig: pytest.Config) -> int:
-    """What a trial multiplies its count by: 1 in `make test`, more in `make trials`."""
+    """The factor for the number of random cases: 1 in `make test`, more in `make trials`."""
     return int(pytestconfig.getoption("--trials"))
 
 
 @pytest.fixture(autouse=True)
-def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Caches and results of a test are its own, so that no test depends on another."""
+def isolated_folders(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Give every test new folders for caches and results, so that no test affects another."""
     monkeypatch.setenv("R2MED_HOME", str(tmp_path_factory.mktemp("home")))
     monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
     monkeypatch.chdir(tmp_path_factory.mktemp("work"))
@@ -41,7 +43,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Connections leave this machine for nobody; loopback aside."""
+    """Refuse connections to other machines."""
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: object) -> None:

@@ -75,7 +75,7 @@ def test_values_of_files_and_texts_of_options_become_the_declared_type(
         ("k", "-1", "x[k=-1]: expected a whole number from 0 or auto."),
         ("weights", "1:-2", "x[weights=1:-2]: expected numbers from 0, as in 0.3:0.7."),
         ("weights", 3, "x[weights=3]: expected numbers from 0, as in 0.3:0.7."),
-        ("cuont", "1", "x: there is no setting 'cuont'. Did you mean 'count'?"),
+        ("cuont", "1", "x: the setting 'cuont' does not exist. Did you mean 'count'?"),
     ],
 )
 def test_a_value_that_cannot_be_is_named_with_what_could_be(

@@ -24,7 +24,7 @@ ALGORITHM_VERSIONS: Mapping[str, int] = {
     "vector-search": 2,
     "sparse-search": 2,
     "late-interaction": 2,
-    # What is done with rankings and queries.
+    # Expansion of queries, fusion and reordering of rankings.
     "run-fitting": 1,
     "fusion": 2,
     "expansion": 2,
@@ -33,18 +33,18 @@ ALGORITHM_VERSIONS: Mapping[str, int] = {
     "reranking": 1,
 }
 
-#: The key of an identity under which everything stands that depends on the task: instructions as
-#: worded for it, the files of generations and candidates that lie beside its data.
+#: The key in an identity for everything that depends on the task: its instructions, and its files
+#: of generations and candidates.
 TASK_SPECIFIC = "task_specific"
 
 
 def versions(*names: str) -> dict[str, int]:
-    """The versions of some algorithms, as they stand in an identity."""
+    """Return the versions of some algorithms, for an identity."""
     return {name: ALGORITHM_VERSIONS[name] for name in names}
 
 
 def without_task_specifics(identity: object) -> object:
-    """An identity without what depends on the task: equal for one system on all of its tasks."""
+    """Return an identity without its task-specific parts, so that it is equal on all tasks."""
     if isinstance(identity, Mapping):
         return {
             key: without_task_specifics(value)

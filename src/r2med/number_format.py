@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: Shown where there is no value.
+#: Written instead of a missing value.
 MISSING = "–"
 
 
@@ -57,5 +57,5 @@ def format_count(count: float, unit: str = "") -> str:
 
 def join_words(words: Iterable[str]) -> str:
     """Join words as a sentence does: a, b and c."""
-    *others, last = words
-    return f"{', '.join(others)} and {last}" if others else last
+    *first_words, last = words
+    return f"{', '.join(first_words)} and {last}" if first_words else last

@@ -21,48 +21,48 @@ CACHE_FOLDERS: dict[str, str] = {
     "answers": "answers of language models",
     "expansions": "finished generations for a task's queries, with agents' traces",
 }
-#: Characters of a text that a folder's name keeps.
-_READABLE = 60
+#: The longest name that `slug` returns.
+_MOST_CHARACTERS = 60
 #: Folders that may contain answers of paid models; they are cleared only by name.
 PAID_FOLDERS = ("embeddings", "answers", "expansions")
 
 
 def home_folder() -> Path:
-    """`R2MED_HOME`, or the cache folder of the user."""
-    chosen = os.environ.get("R2MED_HOME")
-    if chosen:
-        return user_path(chosen, "R2MED_HOME")
+    """Return `R2MED_HOME`, or a folder in the user's cache folder."""
+    configured = os.environ.get("R2MED_HOME")
+    if configured:
+        return user_path(configured, "R2MED_HOME")
     if sys.platform != "darwin" and (caches := os.environ.get("XDG_CACHE_HOME")):
         return Path(caches) / "r2med"
     try:
-        usual = "Library/Caches" if sys.platform == "darwin" else ".cache"
-        return Path.home() / usual / "r2med"
+        cache = "Library/Caches" if sys.platform == "darwin" else ".cache"
+        return Path.home() / cache / "r2med"
     except RuntimeError:
         raise UsageError(
-            "This user has no home folder to keep data in. Set R2MED_HOME to a folder."
+            "This user has no home folder for data. Set R2MED_HOME to a folder."
         ) from None
 
 
 def user_path(text: str | Path, option: str = "") -> Path:
-    """A path with a leading `~` or `~user` replaced by that user's home folder.
+    """Return a path with a leading `~` or `~user` replaced by that user's home folder.
 
-    A path that no file system could hold is a UsageError, like a home folder that is not there.
+    UsageError is raised if the path is not valid on this file system or the user is unknown.
     """
-    where, shortened = f"{option}: " if option else "", str(text)[:60]
+    prefix, shortened = f"{option}: " if option else "", str(text)[:60]
     try:
         path = Path(text).expanduser()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
             path.lstat()
         return path
     except RuntimeError:
-        problem = f"there is no home folder of {Path(text).parts[0]!r} here; write the path in full"
+        problem = f"the home folder of {Path(text).parts[0]!r} is not known; write the whole path"
     except (OSError, ValueError) as error:
-        problem = f"no file can have this name ({error.args[-1]})"
-    raise UsageError(f"{where}{shortened!r}: {problem}.")
+        problem = f"this is not a valid path ({error.args[-1]})"
+    raise UsageError(f"{prefix}{shortened!r}: {problem}.")
 
 
 def cache_folder(name: str) -> Path:
-    """A cache folder by name; it may not exist yet."""
+    """Return a cache folder by name; it may not exist yet."""
     assert name in CACHE_FOLDERS, name
     return home_folder() / name
 
@@ -82,5 +82,5 @@ def require_empty(target: Path, option: str = "--out", *, force: bool | None = N
 
 
 def slug(text: str) -> str:
-    """A file name made from a text: readable, and without separators."""
-    return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_READABLE] or "system"
+    """Make a file name from a text: readable, and without separators."""
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_MOST_CHARACTERS] or "system"

@@ -1,14 +1,14 @@
-"""Systems, language models, tasks, backends, metrics and exporters that others add to r2med.
+"""Plugins: systems, language models, tasks, backends, metrics and exporters of other packages.
 
-They come from two places:
+There are two sources:
 
-- A registry file in TOML: the one that `R2MED_REGISTRY` names, otherwise `r2med.toml` in the
-  working folder. Its tables are `[systems.NAME]`, `[llms.NAME]` and `[tasks.NAME]`.
-- Installed packages with an entry point in the group `r2med.plugins`, which names a function that
-  takes a `Plugin` and adds to it.
+- A registry file in TOML: the path in `R2MED_REGISTRY`, otherwise `r2med.toml` in the working
+  folder. Its tables are `[systems.NAME]`, `[llms.NAME]` and `[tasks.NAME]`.
+- Installed packages with an entry point in the group `r2med.plugins`: a function that takes a
+  `Plugin` and adds to it.
 
-A name that r2med already has cannot be replaced, so that `bm25` means the same everywhere. A file
-in the working folder may come from a stranger: it cannot name Python code to run.
+A name of r2med cannot be replaced, so that `bm25` means the same everywhere. A file in the working
+folder may come from someone else, so it cannot make r2med run Python code.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class RegistryEntry:
     name: str
     fields: Mapping[str, Any]
     source: str
-    """The file or package that declares it."""
+    """The file or package with the entry."""
     folder: Path | None = None
-    """Where relative paths of the entry start."""
+    """The folder for relative paths in the entry."""
     may_run_code: bool = True
     """False for `r2med.toml` in the working folder."""
 
@@ -50,7 +50,7 @@ class RegistryEntry:
 
 @dataclass
 class Plugin:
-    """What a package adds; its entry point's function gets one of these.
+    """The additions of one package or registry file; passed to the function of an entry point.
 
     Examples:
         def register(plugin: r2med.plugins.Plugin) -> None:
@@ -81,7 +81,7 @@ class Plugin:
         """Add a backend that systems of a registry file can name.
 
         Args:
-            name: What the field `backend` of an entry says.
+            name: The value for the field `backend` of an entry.
             settings: The frozen dataclass of its settings as `module:Class`. The module has a
                 function `build(settings, resources)` that returns a retriever; for a reranker,
                 `build(name, settings, resources)`.
@@ -117,13 +117,13 @@ class Plugin:
 
     def _add_tables(self, path: Path, *, may_run_code: bool) -> None:
         tables = {"systems": self.systems, "llms": self.llms, "tasks": self.tasks}
-        for section, declared in read_toml(path).items():
-            if section not in tables or not isinstance(declared, dict):
+        for section, entries in read_toml(path).items():
+            if section not in tables or not isinstance(entries, dict):
                 raise DataError(
                     f"{path}: {section!r} is not a section of a registry file. "
                     f"{nearest(section, _SECTIONS)} Write tables such as [systems.my-encoder]."
                 )
-            for name, fields in declared.items():
+            for name, fields in entries.items():
                 if not isinstance(fields, dict):
                     raise DataError(
                         f"{path}: {section}.{name} is {fields!r:.60}, expected a table such as "
@@ -134,30 +134,30 @@ class Plugin:
 
 
 def load_plugins() -> Plugin:
-    """Everything that the registry file and the installed packages add, as one plugin.
+    """Return the additions of the registry file and of all installed packages, as one plugin.
 
     Raises:
-        UsageError: `R2MED_REGISTRY` names a missing file, two sources use one name, or a package's
-            plugin fails.
+        UsageError: The file in `R2MED_REGISTRY` is missing, two sources use one name, or the plugin
+            of a package fails.
     """
-    named = os.environ.get(REGISTRY_VARIABLE)
-    path = Path(named) if named else Path(REGISTRY_FILE)
+    configured = os.environ.get(REGISTRY_VARIABLE)
+    path = Path(configured) if configured else Path(REGISTRY_FILE)
     if not path.is_file():
-        if named:
-            raise UsageError(f"{REGISTRY_VARIABLE}={named}: there is no such file.")
+        if configured:
+            raise UsageError(f"{REGISTRY_VARIABLE}={configured}: file not found.")
         return _merge(None, 0, False)
-    return _merge(path.resolve(), path.stat().st_mtime_ns, bool(named))
+    return _merge(path.resolve(), path.stat().st_mtime_ns, bool(configured))
 
 
 @cache
-def _merge(path: Path | None, changed: int, explicit: bool) -> Plugin:
-    """Join all sources; cached until the registry file changes."""
+def _merge(path: Path | None, modified: int, explicit: bool) -> Plugin:
+    """Join all sources; cached until the registry file is modified."""
     merged = Plugin("all")
     sources = [*_installed_plugins()]
     if path is not None:
-        own = Plugin(str(path))
-        own._add_tables(path, may_run_code=explicit)
-        sources.append(own)
+        registry = Plugin(str(path))
+        registry._add_tables(path, may_run_code=explicit)
+        sources.append(registry)
     for source in sources:
         for table in ("systems", "llms", "tasks", "backends", "metrics", "exporters"):
             target = getattr(merged, table)

@@ -1,8 +1,8 @@
 """Read dataclasses from JSON values and check every type.
 
 Stored files may come from other people or be damaged, so a value of the wrong type is an error that
-names the field. Fields that the dataclass does not declare are ignored. The readers of a type are
-made once, because a results folder can have tens of thousands of records.
+names the field. Fields that the dataclass does not declare are ignored. The reader of each type is
+built once, because a results folder can have tens of thousands of records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from r2med.errors import DamagedError
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
-"""Returns a JSON value as the declared type; a _MismatchError if it is another one."""
+"""Converts a JSON value to the declared type; raises _MismatchError if it has another one."""
 
 _NAMES: dict[Any, str] = {
     str: "a text",
@@ -56,7 +56,7 @@ class _MismatchError(Exception):
         return f"field {name} {self.finding}" if self.field else f"the record {self.finding}"
 
     def within(self, parent: str) -> _MismatchError:
-        """The same mismatch, seen from the object that has the field."""
+        """Return the same mismatch with the parent's path before the field."""
         return _MismatchError(self.finding, parent + self.field)
 
 
@@ -106,9 +106,10 @@ def _read_text(value: Any) -> str:
 
 
 def _make_union_reader(hint: Any) -> Reader:
-    alternatives = [each for each in get_args(hint) if each is not NoneType]
     accepts_none = NoneType in get_args(hint)
-    readers = [_make_reader(alternative) for alternative in alternatives]
+    readers = [
+        _make_reader(alternative) for alternative in get_args(hint) if alternative is not NoneType
+    ]
 
     def read(value: Any) -> Any:
         if value is None and accepts_none:
@@ -172,7 +173,7 @@ def _make_dataclass_reader(record_type: Any) -> Reader:
     def read(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _mismatch(record_type, value)
-        if not readers:  # made late, since a dataclass may contain itself
+        if not readers:  # not built earlier, since a dataclass may contain itself
             readers.update({field.name: _make_reader(hints[field.name]) for field in declared})
         values = {}
         for name, reader in readers.items():

@@ -22,7 +22,7 @@ from r2med.errors import DataError, UsageError, nearest
 Identity = Literal["value", "content", "none"]
 T = TypeVar("T")
 
-_SHOWN = 60
+_MOST_CHARACTERS = 60
 
 
 @cache
@@ -46,29 +46,31 @@ def setting(
     least: float | None = None,
     most: float | None = None,
 ) -> Any:
-    """A field of settings with limits, or with another part in the identity.
+    """Declare a field of settings with limits, or with another role in the identity.
 
-    `identity="none"` is for what never changes a ranking: batch sizes, prices, keys.
-    `identity="content"` is for a path or name of files or a model: the built stage adds
-    what it really found there, so that a folder may move and a changed file is another identity.
+    `identity="none"` is for settings that never change a ranking: batch sizes, prices, keys.
+    `identity="content"` is for the path or name of files or a model: the stage adds the hash of the
+    content to the identity instead, so that a folder may move and a changed file is noticed.
     """
-    declared = {"identity": identity, "least": least, "most": most}
-    return dataclasses.field(default=default, metadata=declared)
+    metadata = {"identity": identity, "least": least, "most": most}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def parse_settings(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> T:
-    """The settings of an entry; texts, as options give them, become values of the field's type.
+    """Make settings from the fields of an entry; texts are converted to the declared types.
 
-    A field that the class does not know, one that is missing and a value that cannot be are
-    UsageErrors; messages contain `name`, the entry's name.
+    Unknown and missing fields and invalid values are UsageErrors. `name` is the entry's name, for
+    messages.
     """
     hints = get_type_hints(settings)
-    declared = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
+    known_fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
     for key in fields:
-        if key not in declared:
-            raise UsageError(f"{name}: there is no setting {key!r}. {nearest(key, declared)}")
+        if key not in known_fields:
+            raise UsageError(
+                f"{name}: the setting {key!r} does not exist. {nearest(key, known_fields)}"
+            )
     values: dict[str, object] = {}
-    for key, field in declared.items():
+    for key, field in known_fields.items():
         if key in fields:
             values[key] = _check_value(field, hints[key], fields[key], name)
         elif field.default is field.default_factory is dataclasses.MISSING:
@@ -77,7 +79,7 @@ def parse_settings(settings: type[T], fields: Mapping[str, object], *, name: str
 
 
 def settings_identity(settings: object) -> dict[str, object]:
-    """All settings that may change a ranking, as JSON values."""
+    """Return all settings that can change a ranking, as JSON values."""
     values = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)  # type: ignore[arg-type]
@@ -94,34 +96,37 @@ def _check_value(field: dataclasses.Field[Any], hint: object, value: object, nam
         typed = _convert(hint, value)
         values = typed if isinstance(typed, tuple) else (typed,)
         numbers = [item for item in values if type(item) in (int, float)]
-        below = least is not None and any(number < least for number in numbers)
-        if below or (most is not None and any(number > most for number in numbers)):
+        if least is not None and any(number < least for number in numbers):
+            raise ValueError
+        if most is not None and any(number > most for number in numbers):
             raise ValueError
     except ValueError:
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-        span = "" if least is None else f" from {least:g}"
-        span += "" if most is None else f" to {most:g}"
-        expected = " or ".join(_describe_type(part, span) for part in _alternatives(hint))
-        raise UsageError(f"{name}[{field.name}={short}]: expected {expected}.") from None
+        if len(text) > _MOST_CHARACTERS:
+            text = f"{text[:_MOST_CHARACTERS]}..."
+        limits = "" if least is None else f" from {least:g}"
+        limits += "" if most is None else f" to {most:g}"
+        expected = " or ".join(_describe_type(part, limits) for part in _alternatives(hint))
+        raise UsageError(f"{name}[{field.name}={text}]: expected {expected}.") from None
     return typed
 
 
 def _alternatives(hint: object) -> tuple[Any, ...]:
-    """The types of a union; any other type alone."""
+    """Return the types of a union; for any other type, the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
 def _convert(hint: object, value: object) -> object:
-    """The value as the declared type; ValueError when it is none."""
-    origin, kinds = get_origin(hint), _alternatives(hint)
-    if len(kinds) > 1:
+    """Convert a value to the declared type; ValueError if that is not possible."""
+    origin, types = get_origin(hint), _alternatives(hint)
+    if len(types) > 1:
+        # `none` and the words of a Literal come first, since every value is also a text.
         words = [
             type_hint
-            for type_hint in kinds
+            for type_hint in types
             if type_hint is NoneType or get_origin(type_hint) is Literal
         ]
-        for type_hint in (*words, *kinds):
+        for type_hint in (*words, *types):
             with suppress(ValueError):
                 return _convert(type_hint, value)
     elif origin is Literal:
@@ -129,7 +134,7 @@ def _convert(hint: object, value: object) -> object:
             return value
     elif origin is tuple:
         type_hint, items = get_args(hint)[0], value
-        if isinstance(value, str):  # of an option: numbers as in 0.3:0.7, or one text
+        if isinstance(value, str):  # from an option: numbers as in 0.3:0.7, or one text
             parts = [part for part in value.replace(",", ":").split(":") if part]
             items = [value] if type_hint is str else parts
         if isinstance(items, list | tuple):
@@ -153,12 +158,12 @@ def _convert(hint: object, value: object) -> object:
     raise ValueError
 
 
-def _describe_type(hint: Any, span: str) -> str:
-    """The expected type in words."""
+def _describe_type(hint: Any, limits: str) -> str:
+    """Describe the expected type for an error message."""
     if get_origin(hint) is tuple:
-        return "texts" if get_args(hint)[0] is str else f"numbers{span}, as in 0.3:0.7"
+        return "texts" if get_args(hint)[0] is str else f"numbers{limits}, as in 0.3:0.7"
     if get_origin(hint) is Literal:
         words = ", ".join(map(str, get_args(hint)))
         return f"one of {words}" if len(get_args(hint)) > 1 else words
-    numbers = {int: f"a whole number{span}", float: f"a number{span}"}
+    numbers = {int: f"a whole number{limits}", float: f"a number{limits}"}
     return {**numbers, bool: "true or false", str: "a text", NoneType: "none"}[hint]

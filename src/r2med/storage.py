@@ -1,11 +1,13 @@
-"""Files that survive a kill at any moment, and checksums that tell when one has changed since.
+"""Atomic writes, append-only files, locks and checksums.
 
-Writes go to a draft beside the target, which takes the target's place in one step: readers see
-the old or the new, a kill leaves at most a draft, and the next write beside it sweeps drafts whose
-writers are gone. An `AppendFile` only grows and belongs to one process, so it needs no lock.
-Checksums are for every store: `seal` for records that are JSON, `write_sealed` for Arrow.
-They are CRC-32: as fast as memory is read, and no error of up to 32 neighbouring bits escapes it.
-Readers check a stored file before they use its content.
+A file is written as a draft in the target's folder, which then replaces the target in one step.
+Readers see the old or the new content, a killed process leaves at most a draft, and the next write
+in the folder removes the drafts of processes that have ended. An `AppendFile` belongs to one
+process, so it needs no lock.
+
+Every stored file has a checksum, which is verified before its content is used: `seal` for JSON
+records, `write_sealed` for Arrow. It is CRC-32, which is as fast as reading memory and detects
+every error of up to 32 neighbouring bits.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _mapped: WeakSet[mmap.mmap] = WeakSet()
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a path beside `target` to write to; it takes the target's place on success only."""
+    """Yield a path to write to; if the block succeeds, that file replaces `target`."""
     with _draft(target, Path.touch) as draft:
         yield draft
         _sync(draft)
@@ -53,18 +55,18 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Write a file that is whole or absent, text in UTF-8."""
+    """Write a file completely or not at all; text is encoded as UTF-8."""
     with atomic_file(target) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
 def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) -> Iterator[Path]:
-    """Yield an empty folder to fill; on success it takes the place of `target` in one step.
+    """Yield an empty folder to fill; if the block succeeds, it replaces `target` in one step.
 
-    `keep` says which files of the old folder, by their path in it, stay beside the new ones; such
-    writers wait for each other. Of others the last one to finish stays. Read a folder that may
-    be replaced meanwhile through `read_folder`.
+    `keep` decides by relative path which files of the old folder are kept; writers with `keep` wait
+    for each other. Without it, the last writer to finish wins. Use `read_folder` to read a folder
+    that may be replaced in the meantime.
     """
     target = target.resolve()
     with ExitStack() as stack:
@@ -77,33 +79,33 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
                 _sync(file)
         for file in target.rglob("*") if keep else ():
             new = draft / file.relative_to(target)
-            stays = keep and keep(file.relative_to(target).as_posix())
-            if stays and not file.is_dir() and not new.exists():
+            is_kept = keep and keep(file.relative_to(target).as_posix())
+            if is_kept and not file.is_dir() and not new.exists():
                 new.parent.mkdir(parents=True, exist_ok=True)
-                try:  # a second name, so that the bytes are shared
+                try:  # a hard link shares the content
                     os.link(file, new, follow_symlinks=False)
                 except OSError:
                     shutil.copy2(file, new, follow_symlinks=False)
-        _take_place(draft, target)
+        _replace_folder(draft, target)
 
 
 def draft_folder(target: Path) -> AbstractContextManager[Path]:
-    """A new folder beside `target`; it is removed in the end, after a kill by a later run."""
+    """Yield a new folder next to `target`; it is removed at the end, or by a later `sweep`."""
     return _draft(target, Path.mkdir)
 
 
 def read_folder(folder: Path, read: Callable[[Path], T]) -> T:
-    """What `read` makes of a folder's files, all of them from before a replacement or all after.
+    """Return `read(folder)` for one consistent version of a folder that may be replaced.
 
-    `read` is called again when the folder was replaced meanwhile, and must not leave anything
-    to be read later.
+    `read` is called again if the folder was replaced in the meantime. It must read everything at
+    once, not lazily.
     """
     while True:
         before = _inode(folder)
         try:
             outcome = read(folder)
         except Exception:
-            if _restored(folder) or _inode(folder) != before:
+            if _restore_folder(folder) or _inode(folder) != before:
                 continue
             raise
         if _inode(folder) == before:
@@ -129,46 +131,49 @@ def read_bytes(path: Path, *, limit: int) -> bytes:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder in one step; after a kill, a later `sweep` removes the rest."""
+    """Remove a folder in one step; if the process is killed, a later `sweep` finishes the work."""
     draft = folder.with_name(f".{folder.name[:32]}.{os.urandom(8).hex()}{_DRAFT}")
     folder.rename(draft)
     shutil.rmtree(draft)
 
 
 def lock(path: Path) -> AbstractContextManager[None]:
-    """Hold a lock file, after waiting for its holder; a lock ends with its process."""
+    """Wait for a lock file and hold it; a lock ends with its process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return _create_locked(path, Path.touch)
 
 
 def sweep(folder: Path) -> None:
-    """Remove the drafts in a folder whose writers are gone, and finish interrupted replacements."""
+    """Remove drafts of processes that have ended, and finish interrupted replacements."""
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.name.startswith(".") and entry.name.endswith(_DRAFT):
-                with suppress(OSError), _held(Path(entry.path), wait=False) as held:
-                    if held:
+                with suppress(OSError), _lock_path(Path(entry.path), wait=False) as is_locked:
+                    if is_locked:
                         _remove(Path(entry.path))
             elif entry.name.startswith(".") and entry.name.endswith(_RETIRED):
-                _restored(folder / entry.name[1 : -len(_RETIRED)])
+                _restore_folder(folder / entry.name[1 : -len(_RETIRED)])
 
 
 class AppendFile:
-    """A file of this process alone; it is made when the first record is written."""
+    """An append-only file of this process, created when the first record is written.
 
-    def __init__(self, folder: Path, suffix: str, *, what: str) -> None:
+    `content` describes the records for error messages, as in "answers".
+    """
+
+    def __init__(self, folder: Path, suffix: str, *, content: str) -> None:
         self.folder = folder
         self.suffix = suffix
-        self.what = what
+        self.content = content
         self._handle: int | None = None
         self._path = folder
         self._size = 0
 
     def append(self, record: bytes) -> tuple[Path, int]:
-        """Write a record and say where it begins; once this returns, a kill cannot lose it.
+        """Write a record; return its file and offset. Once written, a kill cannot lose it.
 
-        A record that could not be written whole ends the file: the next one begins another, so
-        that half a record never stands in the middle of a file.
+        After a record that could not be written completely, a new file is begun, so that an
+        incomplete record is always the last one of its file.
         """
         start = self._size
         try:
@@ -185,9 +190,9 @@ class AppendFile:
             if not isinstance(problem, OSError):
                 raise
             raise MissingError(
-                f"{self._path}: the {self.what} cannot be written ({problem.strerror}).\n"
-                "Make room, or choose another folder (R2MED_HOME, --results); written records are "
-                "kept."
+                f"{self._path}: the {self.content} cannot be written ({problem.strerror}).\n"
+                "Free disk space, or choose another folder (R2MED_HOME, --results); records that "
+                "were already written are kept."
             ) from None
         self._size = start + len(record)
         return self._path, start
@@ -198,7 +203,7 @@ class AppendFile:
             os.fsync(self._handle)
 
     def close(self) -> None:
-        """End the file; a later record begins another."""
+        """Close the file; a later record begins a new one."""
         self.sync()
         self._abandon()
 
@@ -210,7 +215,7 @@ class AppendFile:
 
 
 def write_sealed(target: Path, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write a file of Arrow streams, one for each batch, and a checksum of it all at its end."""
+    """Write a file of Arrow streams, one per batch, with a checksum at its end."""
     import pyarrow as pa
 
     with atomic_file(target) as draft:
@@ -223,9 +228,9 @@ def write_sealed(target: Path, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def read_sealed(path: Path) -> list[pa.RecordBatch]:
-    """The batches that `write_sealed` wrote, mapped into memory once the file is checked.
+    """Verify a file of `write_sealed` and map its batches into memory.
 
-    The check reads the file in pieces, so that a page takes memory only when it is used.
+    The file is verified in blocks, so that its pages take memory only when they are used.
     """
     check_sealed(path)
     return map_sealed(path)
@@ -275,7 +280,7 @@ def map_file(handle: IO[bytes] | FileIO) -> pa.Buffer:
 
 
 def _checksum_of(handle: FileIO, size: int) -> int:
-    """The checksum of the next `size` bytes, read in pieces."""
+    """Return the checksum of the next `size` bytes, read in blocks."""
     total = 0
     while block := handle.read(min(size, 1 << 20)):
         total = zlib.crc32(block, total)
@@ -297,21 +302,21 @@ def release_memory() -> None:
 
 
 def seal(record: Mapping[str, Any], *, indent: int | None = 1) -> str:
-    """A record as JSON text with a checksum of its content; `indent=None` gives a single line."""
+    """Return a record as JSON with a checksum of its content; `indent=None` for a single line."""
     return json.dumps({**record, SEAL: _content_sum(record)}, indent=indent) + "\n"
 
 
 def unseal(text: str | bytes, path: Path | str) -> dict[str, Any]:
-    """The record that `seal` wrote; DamagedError, naming `path`, where it says anything else.
+    """Return a record that `seal` wrote; DamagedError if its checksum is wrong.
 
-    The checksum is of the content, not of the bytes: a file that was only laid out anew is sound.
+    The checksum is that of the values, so a file with other spaces and line breaks is valid.
     """
     try:
         record: dict[str, Any] = json.loads(text)
-        sound = record.pop(SEAL) == _content_sum(record)
+        is_valid = record.pop(SEAL) == _content_sum(record)
     except (ValueError, RecursionError, AttributeError, TypeError, KeyError) as problem:
         raise DamagedError(f"{path}: not a readable record ({problem!r}).") from None
-    if not sound:
+    if not is_valid:
         raise DamagedError(f"{path}: its content does not match its checksum.")
     return record
 
@@ -323,16 +328,16 @@ def _content_sum(record: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _draft(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A new draft, locked for as long as its writer lives so that no sweep takes it, then removed.
+    """Yield a new draft, locked so that no `sweep` removes it; it is removed after the block.
 
-    An error of the operating system names the target, not the draft.
+    Errors of the operating system are changed to name the target instead of the draft.
     """
-    beside = target.parent
-    beside.mkdir(parents=True, exist_ok=True)
-    if beside not in _swept:
-        _swept.add(beside)
-        sweep(beside)
-    draft = beside / f".{target.name[:32]}.{os.urandom(8).hex()}{_DRAFT}"
+    folder = target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder not in _swept:
+        _swept.add(folder)
+        sweep(folder)
+    draft = folder / f".{target.name[:32]}.{os.urandom(8).hex()}{_DRAFT}"
     try:
         with _create_locked(draft, make):
             yield draft
@@ -346,11 +351,11 @@ def _draft(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
 @contextmanager
 def _create_locked(path: Path, make: Callable[[Path], None]) -> Iterator[None]:
-    """Make a file or folder and keep it locked while the block runs; then it is removed."""
+    """Create a file or folder, keep it locked while the block runs, and then remove it."""
     while True:
         make(path)
-        with _held(path, wait=True) as held:
-            if held is not False:
+        with _lock_path(path, wait=True) as is_locked:
+            if is_locked is not False:
                 try:
                     yield
                 finally:
@@ -359,26 +364,28 @@ def _create_locked(path: Path, make: Callable[[Path], None]) -> Iterator[None]:
 
 
 @contextmanager
-def _held(path: Path, *, wait: bool) -> Iterator[bool | None]:
+def _lock_path(path: Path, *, wait: bool) -> Iterator[bool | None]:
     """Lock a file or folder while the block runs.
 
-    Yields False where another has it or it is gone, None where the file system has no locks.
+    Yields False if another process has locked it or it was removed, and None if the file system has
+    no locks.
     """
     try:
         handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     except FileNotFoundError:
         yield False
         return
-    held: bool | None
+    is_locked: bool | None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            held = os.path.samestat(path.stat(), os.fstat(handle))  # removed before it was locked?
+            # The path may have been removed before it was locked.
+            is_locked = os.path.samestat(path.stat(), os.fstat(handle))
         except (BlockingIOError, FileNotFoundError):
-            held = False
+            is_locked = False
         except OSError:
-            held = None
-        yield held
+            is_locked = None
+        yield is_locked
     finally:
         os.close(handle)
 
@@ -390,11 +397,11 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _take_place(draft: Path, target: Path) -> None:
-    """Give a folder the name `target`; the old folder gets the draft's name or is removed.
+def _replace_folder(draft: Path, target: Path) -> None:
+    """Rename a folder to `target`; the old folder gets the draft's name or is removed.
 
-    Where names cannot be exchanged it takes two steps: `sweep` and `read_folder` make a kill
-    between them good.
+    If the file system cannot exchange names, this takes two steps. If the process is killed between
+    them, `sweep` or `read_folder` restores the old folder.
     """
     while True:
         try:
@@ -415,7 +422,7 @@ def _take_place(draft: Path, target: Path) -> None:
 
 
 def _exchange(draft: Path, target: Path) -> bool:
-    """Swap two names in one step; False where the system or the file system cannot."""
+    """Exchange two names in one step; False if the file system or platform cannot do this."""
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
@@ -432,8 +439,8 @@ def _exchange(draft: Path, target: Path) -> bool:
     raise OSError(code, os.strerror(code), str(target))
 
 
-def _restored(target: Path) -> bool:
-    """Put back a folder that was retired when its replacement never came."""
+def _restore_folder(target: Path) -> bool:
+    """Restore an old folder whose replacement was interrupted; return whether it was restored."""
     retired = target.with_name(f".{target.name}{_RETIRED}")
     if not retired.exists():
         return False

@@ -1,4 +1,4 @@
-"""Tables of the API: Arrow inside, pandas and polars for those who have them."""
+"""Values of the API that are also tables: as Arrow, pandas, polars, JSON, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 _SHOWN_ROWS = 10
 
-#: A spreadsheet takes a cell that starts with one of these as a formula.
+#: Spreadsheets read a cell that starts with one of these as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Tabular(ABC):
-    """A value that is also a table; a class says what its Arrow table is, the rest follows."""
+    """A value that is also a table; subclasses define `to_arrow`."""
 
     is_drawn: ClassVar[bool] = False
-    """Whether `r2med.report.drawing` prints the value as the command line does."""
+    """Whether `str` and notebooks show the value as the command line does."""
 
     def __init_subclass__(cls) -> None:
-        """Keep the short form below where a dataclass would write one with all of its content."""
+        """Use the short `__repr__` instead of a dataclass's, which would show all content."""
         cls.__repr__ = cls.__dict__.get("__repr__", Tabular.__repr__)  # type: ignore[method-assign]
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Tabular(ABC):
         return _library("polars").from_arrow(self.to_arrow())
 
     def to_json(self) -> Any:
-        """Everything, as values that JSON has; here one record per row."""
+        """Return the content as JSON values; by default one record per row."""
         return self.to_arrow().to_pylist()
 
     def to_csv(self) -> str:

@@ -16,20 +16,20 @@ _METADATA_FOLDER = re.compile(r"(?P<name>[^-]+)-(?P<version>[^-]+)\.dist-info")
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """The version of each named distribution; the first one on `sys.path` counts."""
-    wanted = list(names)
-    found: dict[str, str] = {}
+    """Return the version of each distribution; the first one on `sys.path` counts."""
+    names = list(names)
+    versions: dict[str, str] = {}
     for folder in sys.path:
-        if len(found) == len(wanted):
+        if len(versions) == len(names):
             break
         with suppress(OSError):
             for entry in Path(folder or ".").iterdir():
                 match = _METADATA_FOLDER.fullmatch(entry.name)
-                if match and match["name"] in wanted:
-                    found.setdefault(match["name"], match["version"])
-    for name in wanted:
-        if name not in found:
+                if match and match["name"] in names:
+                    versions.setdefault(match["name"], match["version"])
+    for name in names:
+        if name not in versions:
             from importlib.metadata import version
 
-            found[name] = version(name)
-    return {name: found[name] for name in wanted}
+            versions[name] = version(name)
+    return {name: versions[name] for name in names}

@@ -12,7 +12,7 @@ import pytest
 from pyarrow.csv import write_csv
 
 from r2med.audit.files import chunks, training_files
-from r2med.audit.reading import Reading, Row, rows
+from r2med.audit.reading import ReadingCounts, Row, rows
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.tasks.reading import lines
 
@@ -22,8 +22,8 @@ RECORDS = [
 ]
 
 
-def read(path: Path, *fields: str) -> tuple[list[Row], Reading]:
-    reading = Reading()
+def read(path: Path, *fields: str) -> tuple[list[Row], ReadingCounts]:
+    reading = ReadingCounts()
     (file,) = training_files([str(path)])
     return [row for chunk in chunks(file) for row in rows(chunk, reading, fields)], reading
 

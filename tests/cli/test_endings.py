@@ -187,7 +187,7 @@ def test_the_home_of_an_unknown_user_is_wrong_usage(
     done = run("eval", "bm25", *arguments)
 
     assert done.code == 2
-    assert "there is no home folder of '~nobody-of-this-name' here" in done.err
+    assert "the home folder of '~nobody-of-this-name' is not known" in done.err
 
 
 def test_names_and_texts_of_strangers_cannot_steer_the_terminal(tmp_path: Path) -> None:

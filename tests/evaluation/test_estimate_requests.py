@@ -12,7 +12,7 @@ import r2med
 from r2med.evaluation.estimate import estimate_requests
 from r2med.execution.options import RunOptions
 from r2med.execution.resources import Resources
-from r2med.remote.budget import Estimate, Limits
+from r2med.remote.budget import Limits, RequestEstimate
 from r2med.systems.build import System
 from tests.llm_server import LLMServer, running_llm_server
 
@@ -35,7 +35,7 @@ def system(text: str, server: LLMServer) -> System:
     return System.from_spec(text, Resources(RunOptions(llm_url=server.url, limits=quick)))
 
 
-def paid(text: str, server: LLMServer) -> dict[str, Estimate]:
+def paid(text: str, server: LLMServer) -> dict[str, RequestEstimate]:
     return dict(estimate_requests(system(text, server).stage, r2med.load_task(TASK)))
 
 
@@ -108,6 +108,6 @@ def test_answers_on_disk_say_how_long_others_will_be(server: LLMServer) -> None:
 
     [estimate] = paid("hyde:gpt4[n=3] | bm25", server).values()
 
-    assert (estimate.calls, estimate.already_here) == (2 * QUERIES, QUERIES)
+    assert (estimate.calls, estimate.cached) == (2 * QUERIES, QUERIES)
     assert estimate.completion_tokens == 7 * estimate.calls
     assert "7 new tokens per answer, the mean of 16 on disk" in estimate.basis

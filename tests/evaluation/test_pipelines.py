@@ -312,8 +312,8 @@ def test_lists_shorter_than_the_depth_are_told(task: r2med.Task) -> None:
     r2med.evaluate("bm25@20 | mine@50", task, models={"mine": ByNumber()}, warn=told.append)
 
     assert told == [
-        f"{task.name}: mine@50: 3 of 3 lists hold fewer than 50 documents; all of them "
-        "are reranked. Write a deeper first stage with @, as in bm25@50."
+        f"{task.name}: mine@50: 3 of 3 lists have fewer than 50 documents; all of these "
+        "are reranked. Give the first stage a larger depth with @, as in bm25@50."
     ]
 
 

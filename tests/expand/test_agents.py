@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from r2med.expand.agents import (
     SEARCH_O1,
     SEARCH_R1,
-    Loop,
-    Passage,
+    AgentLoop,
+    RetrievedPassage,
     Tags,
     Trace,
     Turn,
@@ -25,7 +25,12 @@ from r2med.settings import parse_settings
 from r2med.systems.registry import entries
 
 BEGIN, END = "<|begin_search_query|>", "<|end_search_query|>"
-LIBRARY = {"ferritin": [Passage("iron", "one two three four five"), Passage("copper", "six")]}
+LIBRARY = {
+    "ferritin": [
+        RetrievedPassage("iron", "one two three four five"),
+        RetrievedPassage("copper", "six"),
+    ]
+}
 
 
 class Library:
@@ -34,7 +39,7 @@ class Library:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
+    def __call__(self, texts: Sequence[str], depth: int) -> list[list[RetrievedPassage]]:
         self.asked.append(list(texts))
         return [LIBRARY.get(text, [])[:depth] for text in texts]
 
@@ -57,14 +62,16 @@ class Model:
         return ChatAnswer(text, "stop" if text else "empty", 1, self.tokens, 0.0, False)
 
 
-def loop(tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0) -> Loop:
+def loop(
+    tags: Tags, library: Library | None = None, *, turns: int = 3, tokens: int = 0
+) -> AgentLoop:
     name = "search-r1" if tags is SEARCH_R1 else "search-o1"
     method = parse_settings(Method, entries()[name].fields)
     method = replace(method, turns=turns, tokens=tokens, passages=2, words=3)
-    return Loop(method, read_prompt(name, "exam"), library or Library())
+    return AgentLoop(method, read_prompt(name, "exam"), library or Library())
 
 
-def run(agents: Loop, *lines: str, tokens: int = 10) -> tuple[Sample, Trace]:
+def run(agents: AgentLoop, *lines: str, tokens: int = 10) -> tuple[Sample, Trace]:
     [outing] = agents.run([opening("q")], Model({"q": lines}, tokens))
     return outing
 
@@ -106,7 +113,7 @@ def test_the_model_sees_its_own_request_closed_and_then_the_result() -> None:
 
 
 def test_an_agent_without_tags_in_its_last_words_has_answered() -> None:
-    begin, end = SEARCH_O1.written
+    begin, end = SEARCH_O1.search_tags
 
     sample, trace = run(loop(SEARCH_O1), f"{begin} ferritin {end}", "It is iron deficiency.")
 
@@ -177,7 +184,7 @@ def test_a_silent_model_ends_its_agent() -> None:
 @pytest.mark.parametrize("tags", [SEARCH_O1, SEARCH_R1])
 def test_no_agent_goes_on_for_ever(tags: Tags) -> None:
     agents = loop(tags, turns=2)
-    begin, end = tags.written
+    begin, end = tags.search_tags
     model = Model({"q": [f"{begin} ferritin {end}"] * 50})
 
     agents.run([opening("q")], model)
@@ -230,7 +237,7 @@ def test_search_r1_takes_an_answer_even_one_that_was_cut(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["<search></search>", "<search> <search> </search>", "no tag"])
 def test_a_turn_of_search_r1_without_a_readable_request_asks_for_nothing(text: str) -> None:
-    assert SEARCH_R1.read(text).wish == "nothing"
+    assert SEARCH_R1.read(text).action == "nothing"
 
 
 def test_a_turn_of_search_o1_without_a_search_is_the_answer() -> None:
@@ -254,4 +261,4 @@ def test_no_text_breaks_the_reading(text: str) -> None:
     for tags in (SEARCH_O1, SEARCH_R1):
         turn = tags.read(text)
 
-        assert turn.wish != "search" or turn.text
+        assert turn.action != "search" or turn.text

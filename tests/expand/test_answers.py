@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.expand.answers import is_refusal, judge, strip
+from r2med.expand.answers import classify_answer, extract_answer, is_refusal
 from r2med.remote.registry import Stripping
 
 #: Words without any character that a marker consists of.
@@ -23,7 +23,7 @@ MARKED: dict[Stripping, tuple[str, str]] = {
 def test_the_answer_is_what_follows_the_mark(how: Stripping, before: str, answer: str) -> None:
     opening, closing = MARKED[how]
 
-    found = strip(f"{before}{opening}{answer}{closing}", how)
+    found = extract_answer(f"{before}{opening}{answer}{closing}", how)
 
     assert found == answer.strip()
 
@@ -31,21 +31,21 @@ def test_the_answer_is_what_follows_the_mark(how: Stripping, before: str, answer
 @pytest.mark.parametrize("how", get_args(Stripping))
 @given(text=plain)
 def test_a_text_without_its_mark_is_taken_whole(how: Stripping, text: str) -> None:
-    assert strip(text, how) == text
+    assert extract_answer(text, how) == text
 
 
 @pytest.mark.parametrize("how", MARKED)
 @given(before=plain, answer=plain)
 def test_stripping_twice_is_stripping_once(how: Stripping, before: str, answer: str) -> None:
     opening, closing = MARKED[how]
-    once = strip(f"{before}{opening}{answer}{closing}", how)
+    once = extract_answer(f"{before}{opening}{answer}{closing}", how)
 
-    assert strip(once, how) == once
+    assert extract_answer(once, how) == once
 
 
 @given(st.text(max_size=80), st.sampled_from(get_args(Stripping)))
 def test_nothing_is_made_up(text: str, how: Stripping) -> None:
-    assert strip(text, how) in text
+    assert extract_answer(text, how) in text
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_nothing_is_made_up(text: str, how: Stripping) -> None:
     ],
 )
 def test_the_first_mark_counts(how: Stripping, text: str, answer: str) -> None:
-    assert strip(text, how) == answer
+    assert extract_answer(text, how) == answer
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_first_mark_counts(how: Stripping, text: str, answer: str) -> None:
 )
 def test_a_text_that_declines_is_a_refusal(text: str) -> None:
     assert is_refusal(text)
-    assert judge(text, text, "stop").outcome == "refused"
+    assert classify_answer(text, text, "stop").outcome == "refused"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_text_that_declines_is_a_refusal(text: str) -> None:
 )
 def test_a_text_that_answers_is_none(text: str) -> None:
     assert not is_refusal(text)
-    assert judge(text, text, "stop").outcome == "ok"
+    assert classify_answer(text, text, "stop").outcome == "ok"
 
 
 @given(st.text())
@@ -158,15 +158,15 @@ def test_no_text_breaks_the_detector(text: str) -> None:
 
 @given(st.text(alphabet=" \n\t"), st.sampled_from(["stop", "length", "empty", "too-long"]))
 def test_an_answer_without_words_is_empty_whatever_the_server_says(text: str, finish: str) -> None:
-    assert judge(text, text, finish).outcome == "empty"
+    assert classify_answer(text, text, finish).outcome == "empty"
 
 
 def test_what_the_server_refuses_without_a_word_is_a_refusal() -> None:
-    assert judge("", "", "refusal").outcome == "refused"
+    assert classify_answer("", "", "refusal").outcome == "refused"
 
 
 @pytest.mark.parametrize("finish", ["length", "refusal"])
 def test_an_answer_that_was_cut_is_used(finish: str) -> None:
-    sample = judge("half a sen", "half a sen", finish)
+    sample = classify_answer("half a sen", "half a sen", finish)
 
     assert (sample.outcome, sample.useful) == ("truncated", True)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, Sample
+from r2med.expand.answers import ANSWER_ALONE, ExpandedQuery, Expansion, Rule, Sample
 from r2med.retrieve.interface import Part
 
 DECLARED = tomllib.loads((files("r2med.expand") / "methods.toml").read_text(encoding="utf-8"))
@@ -64,13 +64,16 @@ def test_several_answers_are_joined_for_words_and_averaged_with_the_query_once()
 
 
 def test_a_rule_that_uses_neither_text_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"expected \{query\} or \{generated\}"):
+    with pytest.raises(UsageError, match=r"contains neither \{query\} nor \{generated\}"):
         Rule("words", ("{query}",))
 
 
 def expansion(*, fuse: bool) -> Expansion:
     useful, refused = Sample("A", "A"), Sample("no", "no", "refused")
-    queries = (Expanded("1", "Q", (useful, refused)), Expanded("2", "P", (refused, refused)))
+    queries = (
+        ExpandedQuery("1", "Q", (useful, refused)),
+        ExpandedQuery("2", "P", (refused, refused)),
+    )
     return Expansion(queries, METHODS["hyde"], fuse)
 
 

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from r2med.errors import DamagedError, DataError, MissingError
 from r2med.expand.agents import Step, Trace
-from r2med.expand.answers import Expanded, Sample
+from r2med.expand.answers import ExpandedQuery, Sample
 from r2med.expand.expander import Method
 from r2med.expand.generations import (
-    FromFile,
+    StoredGenerations,
     check_fit,
-    file_in,
-    find_file,
+    find_generations,
+    generations_path,
     read_generations,
     read_traces,
     write_generations,
@@ -33,10 +33,10 @@ def raws(file: Path, query_id: str) -> tuple[str, ...]:
     return tuple(sample.raw for sample in read_generations(file)[query_id].samples)
 
 
-def look(task: Task, generations: str, llm: str = "gpt4") -> FromFile | None:
+def look(task: Task, generations: str, llm: str = "gpt4") -> StoredGenerations | None:
     """The file of `hyde:gpt4[generations=...]`."""
     entry = entries()["hyde"].override({"llm": llm, "generations": generations})
-    return find_file(task, parse_settings(Method, entry.fields))
+    return find_generations(task, parse_settings(Method, entry.fields))
 
 
 outcomes = st.sampled_from(["ok", "truncated", "empty", "refused"])
@@ -49,7 +49,7 @@ samples = st.lists(st.builds(Sample, texts, st.just(""), outcomes), min_size=1, 
 def test_what_is_written_is_read_back(tmp_path: Path, made: list[Sample]) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
 
-    write_generations([Expanded("7", "a query\nin two lines", tuple(made))], file)
+    write_generations([ExpandedQuery("7", "a query\nin two lines", tuple(made))], file)
 
     assert read_generations(file)["7"].samples == tuple(made)
 
@@ -57,7 +57,7 @@ def test_what_is_written_is_read_back(tmp_path: Path, made: list[Sample]) -> Non
 def test_a_plain_row_is_the_reference_layout_and_a_checksum(tmp_path: Path) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
 
-    write_generations([Expanded("7", "Q", (Sample("G", "G"),))], file)
+    write_generations([ExpandedQuery("7", "Q", (Sample("G", "G"),))], file)
 
     row = json.loads(file.read_text())
     assert row.pop("checksum")
@@ -70,7 +70,9 @@ def test_a_flipped_bit_is_named_and_never_read_as_another_text(
     tmp_path: Path, data: st.DataObject
 ) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
-    made = [Expanded(str(n), "a query", (Sample("gout é", "", "truncated"),)) for n in range(3)]
+    made = [
+        ExpandedQuery(str(n), "a query", (Sample("gout é", "", "truncated"),)) for n in range(3)
+    ]
     write_generations(made, file)
     before, content = read_generations(file), bytearray(file.read_bytes())
     content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -86,7 +88,7 @@ def test_a_flipped_bit_is_named_and_never_read_as_another_text(
 
 def test_a_line_without_its_checksum_is_taken_as_it_stands(tmp_path: Path) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
-    write_generations([Expanded("7", "Q", (Sample("G", "G"),))], file)
+    write_generations([ExpandedQuery("7", "Q", (Sample("G", "G"),))], file)
     row = json.loads(file.read_text()) | {"hy_doc": "mine"}
 
     write(file, [row])
@@ -109,7 +111,7 @@ def test_half_a_character_in_a_text_is_replaced(tmp_path: Path) -> None:
     "llm", ["../../x", "..", ".", "/etc/x", "a/../../b", "C:\\x", "org/model", "gpt4", "llama3:8b"]
 )
 def test_no_model_s_name_leads_out_of_the_folder(tmp_path: Path, llm: str) -> None:
-    file = file_in(tmp_path, "hyde", llm)
+    file = generations_path(tmp_path, "hyde", llm)
 
     assert file.parent.parent == tmp_path / "hyde"
     assert file.resolve().is_relative_to(tmp_path)
@@ -118,14 +120,14 @@ def test_no_model_s_name_leads_out_of_the_folder(tmp_path: Path, llm: str) -> No
 def test_two_models_never_share_a_file(tmp_path: Path) -> None:
     names = ["a/b", "a--b", "a%2Fb", "a", "A", "..", "%2E%2E", "."]
 
-    assert len({file_in(tmp_path, "hyde", name) for name in names}) == len(names)
+    assert len({generations_path(tmp_path, "hyde", name) for name in names}) == len(names)
 
 
 def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
     trace = Trace((Step("search", "é"), Step("passages", "p", ("d1",))), "turns", 1, 12)
 
-    write_generations([Expanded("7", "Q", (Sample("G", "G"),), (trace,))], file)
+    write_generations([ExpandedQuery("7", "Q", (Sample("G", "G"),), (trace,))], file)
 
     assert read_traces(file) == {"7": (trace,)}
 
@@ -134,15 +136,15 @@ def test_traces_lie_beside_the_generations(tmp_path: Path) -> None:
 def test_a_damaged_trace_is_named(tmp_path: Path, old: str, new: str) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
     trace = Trace((Step("passages", "p", ("d1",)),), "turns", 1, 12)
-    write_generations([Expanded("7", "Q", (Sample("G", "G"),), (trace,))], file)
+    write_generations([ExpandedQuery("7", "Q", (Sample("G", "G"),), (trace,))], file)
     beside = tmp_path / "traces.jsonl"
     beside.write_text(beside.read_text().replace(old, new))
 
-    with pytest.raises(DamagedError, match=r"traces\.jsonl, line 1: the checksum does not fit"):
+    with pytest.raises(DamagedError, match=r"traces\.jsonl, line 1: the checksum is wrong"):
         read_traces(file)
 
 
-FIELDS = 'expected an "id", a string "hy_doc" or a list of strings "hy_docs", and if any'
+FIELDS = 'expected an "id", a string "hy_doc" or a list of strings "hy_docs", and optionally'
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,10 @@ FIELDS = 'expected an "id", a string "hy_doc" or a list of strings "hy_docs", an
         ('{"id": "1", "hy_docs": "a"}', FIELDS),
         ('{"id": "1", "hy_docs": ["a", null]}', FIELDS),
         ('{"id": "1", "hy_docs": []}', FIELDS),
-        ('{"id": "1", "hy_doc": "b", "hy_docs": ["a"]}', '"hy_doc" is not the first of "hy_docs"'),
+        (
+            '{"id": "1", "hy_doc": "b", "hy_docs": ["a"]}',
+            '"hy_doc" differs from the first of "hy_docs"',
+        ),
         ('{"id": "1", "hy_doc": "a", "finish": ["odd"]}', FIELDS),
         ('{"id": "1", "hy_doc": "a", "finish": [[]]}', FIELDS),
         ("[" * 100_000, "recursion depth"),
@@ -212,7 +217,7 @@ def test_a_query_may_not_occur_twice(tmp_path: Path) -> None:
     file = tmp_path / "g.jsonl"
     write(file, [{"id": 1, "hy_doc": "a"}, {"id": "1", "hy_doc": "b"}])
 
-    with pytest.raises(DataError, match="line 2: query '1' has a generation already"):
+    with pytest.raises(DataError, match="line 2: query '1' already has a generation"):
         read_generations(file)
 
 
@@ -236,7 +241,7 @@ def test_a_file_whose_query_texts_differ_belongs_to_another_task(
 ) -> None:
     file = rows_for(tmp_path / "g.jsonl", *QUERIES, text="something else")
 
-    with pytest.raises(DataError, match="the text of 3 of 3 queries is not that of"):
+    with pytest.raises(DataError, match="3 of 3 queries have another text than in"):
         check_fit(read_generations(file), task, file)
 
 
@@ -245,7 +250,7 @@ def test_the_file_in_the_task_s_folder_is_the_default_when_there_is_one(
 ) -> None:
     assert look(task, "auto") is None
 
-    rows_for(file_in(folder, "hyde", "gpt4"), *QUERIES)
+    rows_for(generations_path(folder, "hyde", "gpt4"), *QUERIES)
 
     found = look(task, "auto")
     assert found is not None and found.by_default
@@ -255,7 +260,7 @@ def test_the_file_in_the_task_s_folder_is_the_default_when_there_is_one(
 
 
 def test_published_generations_that_are_not_here_are_named(task: Task) -> None:
-    with pytest.raises(MissingError, match=r"no generations of hyde by gpt4 for .* Looked for"):
+    with pytest.raises(MissingError, match=r"no generations of hyde by gpt4 for .* Tried:"):
         look(task, "published")
 
 
@@ -263,7 +268,7 @@ def test_published_generations_that_are_not_here_are_named(task: Task) -> None:
 def test_a_path_may_be_a_file_or_any_folder_above_it(
     task: Task, tmp_path: Path, start: str
 ) -> None:
-    file = rows_for(file_in(tmp_path / "given", "hyde", "gpt4"), *QUERIES)
+    file = rows_for(generations_path(tmp_path / "given", "hyde", "gpt4"), *QUERIES)
 
     found = look(task, str(tmp_path / "given" / start))
 
@@ -272,24 +277,26 @@ def test_a_path_may_be_a_file_or_any_folder_above_it(
 
 def test_a_path_that_is_not_there_or_holds_nothing_is_an_error(task: Task, tmp_path: Path) -> None:
     for path in (tmp_path / "nope", tmp_path):
-        with pytest.raises(MissingError, match=rf"no generations of hyde .* Looked for\n  {path}"):
+        with pytest.raises(MissingError, match=rf"no generations of hyde .* Tried:\n  {path}"):
             look(task, str(path))
 
 
 def test_more_samples_than_a_file_holds_are_refused(task: Task, tmp_path: Path) -> None:
     file = rows_for(tmp_path / "g.jsonl", *QUERIES)
     options = {"llm": "gpt4", "generations": str(file), "n": "2"}
-    found = find_file(task, parse_settings(Method, entries()["hyde"].override(options).fields))
+    found = find_generations(
+        task, parse_settings(Method, entries()["hyde"].override(options).fields)
+    )
 
     assert found is not None
-    with pytest.raises(DataError, match=r"query '1' has 1 generations, \[n=2\] asks for more"):
+    with pytest.raises(DataError, match=r"query '1' has 1 generations, fewer than \[n=2\]"):
         found.expand()
 
 
 def test_a_nano_task_reads_the_generations_of_its_full_task(task: Task) -> None:
     nano = replace(task, entry=find_task("NanoR2MEDBiology"))
     full = data_folder(find_task("Biology"))
-    file = rows_for(file_in(full, "hyde", "gpt4"), *QUERIES)
+    file = rows_for(generations_path(full, "hyde", "gpt4"), *QUERIES)
 
     found = look(nano, "published")
 
@@ -303,7 +310,7 @@ def test_the_name_of_a_task_leads_to_no_folder_outside(
     inside = tmp_path / "root" / "generations"
     inside.mkdir(parents=True)
     for folder in (tmp_path, tmp_path / "root", tmp_path / "outside"):
-        path = file_in(folder, "hyde", "m")
+        path = generations_path(folder, "hyde", "m")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}\n")
 

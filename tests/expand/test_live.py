@@ -15,8 +15,13 @@ from r2med.execution.options import RunOptions
 from r2med.execution.resources import Resources
 from r2med.expand import generations
 from r2med.expand.answers import Expansion
-from r2med.expand.expander import Expander, Finder, FromModel, Method
-from r2med.expand.generations import FromFile, file_in, read_generations, read_traces
+from r2med.expand.expander import Expander, Finder, LiveGenerations, Method
+from r2med.expand.generations import (
+    StoredGenerations,
+    generations_path,
+    read_generations,
+    read_traces,
+)
 from r2med.remote.budget import Limits
 from r2med.results.cost import cost_of
 from r2med.results.evaluation import Evaluation
@@ -55,9 +60,11 @@ def expander(method: str, resources: Resources, **options: str) -> Expander:
     return Expander(parse_settings(Method, entry.fields), resources, finder)
 
 
-def bound(task: Task, at: LLMServer, method: str, **options: str) -> FromFile | FromModel:
+def bound(
+    task: Task, at: LLMServer, method: str, **options: str
+) -> StoredGenerations | LiveGenerations:
     resources = Resources(RunOptions(llm_url=at.url, limits=QUICK))
-    return expander(method, resources, **options).on(task)
+    return expander(method, resources, **options).bind(task)
 
 
 def expand(task: Task, server: LLMServer, method: str = "hyde", **options: str) -> Expansion:
@@ -107,7 +114,7 @@ def test_a_warm_cache_shows_what_the_calls_did_cost(task: Task, server: LLMServe
 def test_an_evaluation_binds_its_expander_once(
     task: Task, server: LLMServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = file_in(folder, "hyde", "qwen-7b")
+    target = generations_path(folder, "hyde", "qwen-7b")
     write(target, [{"id": query_id, "hy_doc": "urate"} for query_id in QUERIES])
     opened: list[Path] = []
 
@@ -137,7 +144,7 @@ def test_half_a_character_from_a_server_is_searched_with_and_kept(
 def test_an_empty_answer_in_a_file_is_searched_with_as_in_the_published_runs(
     task: Task, server: LLMServer, folder: Path
 ) -> None:
-    file = file_in(folder, "hyde", "qwen-7b")
+    file = generations_path(folder, "hyde", "qwen-7b")
     write(file, [{"id": q, "hy_doc": "" if q == "1" else "gout"} for q in QUERIES])
 
     heard: list[str] = []
@@ -178,7 +185,7 @@ def test_other_prompts_are_another_system(task: Task, server: LLMServer, tmp_pat
     ours = bound(task, server, "hyde")
     resources = Resources(RunOptions(llm_url=server.url, limits=QUICK, prompts=tmp_path))
 
-    theirs = expander("hyde", resources).on(task)
+    theirs = expander("hyde", resources).bind(task)
     theirs.expand()
 
     assert theirs.identity != ours.identity
@@ -236,8 +243,8 @@ def test_an_agent_that_was_interrupted_goes_on_where_it_was(task: Task, server: 
     )
     short = Resources(RunOptions(llm_url=server.url, limits=Limits(tokens=1100, concurrency=1)))
 
-    with pytest.raises(LimitError, match="Everything that arrived is kept"):
-        expander("search-r1", short, max_tokens="100").on(task).expand()
+    with pytest.raises(LimitError, match="All answers received so far are stored"):
+        expander("search-r1", short, max_tokens="100").bind(task).expand()
     before = len(server.seen)
     expand(task, server, "search-r1", max_tokens="100")
 
@@ -337,7 +344,7 @@ def test_the_default_file_is_told_and_asks_no_model(
 ) -> None:
     expansion = expand(task, server)
     kept = Path(str(expansion.facts()["generations_kept"]))
-    target = file_in(folder, "hyde", "qwen-7b")
+    target = generations_path(folder, "hyde", "qwen-7b")
     target.parent.mkdir(parents=True)
     target.write_bytes(kept.read_bytes())
     heard: list[str] = []
@@ -355,7 +362,7 @@ def test_a_new_file_in_the_folder_never_meets_the_result_of_a_live_run(
     task: Task, server: LLMServer, folder: Path
 ) -> None:
     live = evaluate(task, server, "hyde:qwen-7b | bm25")
-    target = file_in(folder, "hyde", "qwen-7b")
+    target = generations_path(folder, "hyde", "qwen-7b")
     target.parent.mkdir(parents=True)
     rows = [f'{{"id": "{query_id}", "hy_doc": "urate"}}\n' for query_id in QUERIES]
     target.write_text("".join(rows))

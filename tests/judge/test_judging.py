@@ -252,7 +252,7 @@ def test_an_estimate_asks_nothing(server: LLMServer) -> None:
 
     assert name == JUDGE and estimate.calls == 1 and not server.seen
     panel.ask([item])
-    assert panel.estimate([item])[0][1].already_here == 1
+    assert panel.estimate([item])[0][1].cached == 1
 
 
 def test_tasks_with_answers_are_judged_by_reasoning() -> None:

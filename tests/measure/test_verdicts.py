@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.measure.significance import SIGNIFICANT, Pair, compare_systems
-from r2med.measure.verdicts import LOW_COVERAGE, Coverage, Family, Verdict, decide
+from r2med.measure.verdicts import LOW_COVERAGE, Family, JudgedCoverage, Verdict, decide
 
 PAIRS = Family(45, "all 45 pairs stored here")
 
@@ -98,7 +98,7 @@ def test_tasks_that_differ_the_other_way_are_named() -> None:
 def test_few_judged_documents_change_the_words_and_show_the_condensed_lists() -> None:
     pair = pair_of([0.1, 0.2, 0.3, 0.2, 0.1, 0.2, 0.3, 0.2])
     condensed = pair_of([0.1, -0.2, 0.1, 0.0, 0.1, -0.1, 0.0, 0.1]).by_task
-    verdict = verdict_on(pair, coverage=Coverage(0.03, 0.5, condensed))
+    verdict = verdict_on(pair, coverage=JudgedCoverage(0.03, 0.5, condensed))
 
     assert "scores higher than B on the judged documents" in verdict.sentence
     assert "beats" not in verdict.sentence
@@ -108,7 +108,7 @@ def test_few_judged_documents_change_the_words_and_show_the_condensed_lists() ->
 
 @pytest.mark.parametrize(("judged", "is_low"), [(LOW_COVERAGE, False), (0.0999, True)])
 def test_coverage_is_low_below_the_stated_share(judged: float, is_low: bool) -> None:
-    assert Coverage(judged, 1.0).is_low is Coverage(1.0, judged).is_low is is_low
+    assert JudgedCoverage(judged, 1.0).is_low is JudgedCoverage(1.0, judged).is_low is is_low
 
 
 def test_equal_systems_have_the_same_mean() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import DataError, UsageError
-from r2med.nano.pool import Fill, Pool, Recipe, make_pool
+from r2med.nano.pool import Fill, NanoPool, Recipe, make_pool
 from r2med.runs import Run
 from r2med.tasks.task import Task
 from tests.nano.making import task_of
@@ -13,7 +13,7 @@ from tests.nano.making import task_of
 DOCUMENTS = [(f"d{i}", f"text {i}") for i in range(12)]
 
 
-def ids(pool: Pool) -> list[str]:
+def ids(pool: NanoPool) -> list[str]:
     found: list[str] = pool.corpus.ids.to_pylist()
     return found
 
@@ -91,7 +91,7 @@ def test_graded_judgements_become_binary() -> None:
     assert make_pool(task).judgements.scores.tolist() == [1, 1]
 
 
-def texts(pool: Pool) -> dict[str, str]:
+def texts(pool: NanoPool) -> dict[str, str]:
     return dict(zip(ids(pool), pool.corpus.texts.to_pylist(), strict=True))
 
 

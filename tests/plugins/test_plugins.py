@@ -134,5 +134,5 @@ def test_errors_name_the_file_and_the_table(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(UsageError, match=r'r2med.toml, \[mine\]: the field "backend" is missing'):
         entries()
     monkeypatch.setenv("R2MED_REGISTRY", "nowhere.toml")
-    with pytest.raises(UsageError, match=r"nowhere.toml: there is no such file"):
+    with pytest.raises(UsageError, match=r"nowhere.toml: file not found"):
         load_plugins()

@@ -26,10 +26,10 @@ def open_chat(
     options: Mapping[str, str] = MappingProxyType({}),
     limits: Limits | None = None,
     fresh: bool = False,
-    tell: Callable[[str], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Chat]:
     """A model with a budget of its own, closed at the end."""
-    remote = Remote(limits, url=url, fresh=fresh, tell=tell)
+    remote = Remote(limits, url=url, fresh=fresh, warn=warn)
     try:
         yield remote.chat(name, options)
     finally:

@@ -215,13 +215,14 @@ def test_a_damaged_answer_is_named_and_asked_for_again(server: LLMServer) -> Non
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(lines[0] + lines[1].replace(b"about", b"ab0ut"))
 
-    heard: list[str] = []
-    with open_chat("qwen-7b", url=server.url, limits=QUICK, tell=heard.append) as chat:
+    warnings: list[str] = []
+    with open_chat("qwen-7b", url=server.url, limits=QUICK, warn=warnings.append) as chat:
         answers = chat.complete([ask("a"), ask("b")])
 
     assert [answer.text for answer in answers] == ["about a", "about b"]
-    assert heard == [
-        f"{file}, byte {len(lines[0])}: a stored answer fails its checksum; it is asked for again."
+    assert warnings == [
+        f"{file}, byte {len(lines[0])}: a stored answer fails its checksum; "
+        "the request is sent again."
     ]
     assert len(server.seen) == 3
 

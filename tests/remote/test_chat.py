@@ -299,7 +299,7 @@ def test_an_estimate_asks_nobody_and_leaves_out_what_is_on_disk(server: LLMServe
         estimate = chat.estimate([ask("a" * 40), ask("b" * 40)])
 
     assert len(server.seen) == asked
-    assert (estimate.calls, estimate.already_here) == (1, 1)
+    assert (estimate.calls, estimate.cached) == (1, 1)
     assert estimate.prompt_tokens == 14
     assert estimate.money == pytest.approx((14 + 2 * estimate.completion_tokens) / 1e6)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from r2med.remote.completions import read_answer
 from r2med.remote.registry import find_llm
-from r2med.remote.requests import RequestTimes, reported_tokens
+from r2med.remote.requests import RequestTimes, read_token_usage
 from r2med.retrieve.api import vectors_of as vectors
 from tests.remote.asking import ask
 
@@ -37,4 +37,4 @@ def test_any_json_is_a_chat_answer_or_unreadable(value: dict[str, Any]) -> None:
 def test_any_json_is_vectors_or_unreadable(value: dict[str, Any]) -> None:
     with suppress(ValueError):
         vectors(value, 1)
-    sum(reported_tokens(value) or [1])
+    sum(read_token_usage(value) or [1])

@@ -81,7 +81,7 @@ def test_a_mistyped_name_gets_the_nearest_ones() -> None:
 def test_a_file_of_ones_own_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_LLM_CONFIG", "nowhere.toml")
 
-    with pytest.raises(UsageError, match=r"R2MED_LLM_CONFIG=nowhere.toml: there is no such file"):
+    with pytest.raises(UsageError, match=r"R2MED_LLM_CONFIG=nowhere.toml: file not found"):
         llms()
 
 
@@ -124,11 +124,11 @@ def test_a_file_of_ones_own_adds_and_changes_models(
 @pytest.mark.parametrize(
     ("content", "error", "told"),
     [
-        ("[m]\napi_key = 'sk'", UsageError, "keys are not kept in files"),
+        ("[m]\napi_key = 'sk'", UsageError, "keys do not belong in files"),
         (
             "[m]\ntemprature = 1",
             UsageError,
-            "there is no setting 'temprature'. Did you mean",
+            "the setting 'temprature' does not exist. Did you mean",
         ),
         ("[m]\ntemperature = 'hot'", UsageError, r"\[temperature=hot\]: expected a number from 0"),
         ("[m]\nstripping = 'all'", UsageError, "expected one of none, think, "),
@@ -138,7 +138,7 @@ def test_a_file_of_ones_own_adds_and_changes_models(
         ("[m]\nextra = {p = nan}", UsageError, "extra cannot be sent as JSON"),
         ("[m]\nextra = {model = 'other'}", UsageError, "extra sets 'model'"),
         ("[m", DataError, "is not TOML"),
-        ("model = 'x'", DataError, "outside a table"),
+        ("model = 'x'", DataError, "outside of a table"),
     ],
 )
 def test_a_wrong_file_is_explained(
@@ -161,7 +161,10 @@ def test_a_wrong_file_is_explained(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ({"temprature": "1"}, "there is no setting 'temprature'. Did you mean 'temperature'"),
+        (
+            {"temprature": "1"},
+            "the setting 'temprature' does not exist. Did you mean 'temperature'",
+        ),
         ({"temperature": "hot"}, r"qwen-7b\[temperature=hot\]: expected a number"),
         ({"max_tokens": "0"}, "expected a whole number from 1"),
         ({"reasoning": "maybe"}, "expected true or false"),

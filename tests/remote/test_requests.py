@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import MissingError, UsageError
 from r2med.remote.budget import Budget
-from r2med.remote.requests import Job, RequestTimes, Session, _backoff, asked_wait
+from r2med.remote.requests import ApiRequest, RequestTimes, Session, _backoff, parse_retry_after
 from r2med.remote.server import Server
 from tests.llm_server import LLMServer, Step, cut, garbled, running_llm_server, says, slow
 from tests.remote.asking import QUICK, ask, chat_at
@@ -49,12 +49,12 @@ SOON = NOW + timedelta(seconds=30)
     ],
 )
 def test_what_a_server_asks_for(headers: dict[str, str], seconds: float | None) -> None:
-    assert asked_wait(headers, NOW) == seconds
+    assert parse_retry_after(headers, NOW) == seconds
 
 
 @given(st.text())
 def test_no_header_is_an_obstacle(text: str) -> None:
-    asked_wait({"Retry-After": text, "Retry-After-Ms": text}, NOW)
+    parse_retry_after({"Retry-After": text, "Retry-After-Ms": text}, NOW)
 
 
 @given(st.integers(1, 50))
@@ -112,7 +112,7 @@ def test_deeply_nested_json_is_an_unreadable_answer(server: LLMServer, status: i
 def test_an_answer_larger_than_the_limit_is_not_read(server: LLMServer) -> None:
     shown = only(server, says("word " * 50_000), answer_bytes=100_000)
 
-    assert "larger than 100,000 bytes" in shown
+    assert "larger than the limit of 100,000 bytes" in shown
     assert "R2MED_LLM_ANSWER_BYTES" in shown
     assert len(server.seen) == 1
 
@@ -125,7 +125,7 @@ def test_an_answer_that_unpacks_to_more_than_the_limit_is_not_read(server: LLMSe
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert "larger than 32,000,000 bytes" in shown
+    assert "larger than the limit of 32,000,000 bytes" in shown
     assert peak < 150_000_000
 
 
@@ -147,10 +147,10 @@ def test_a_connection_that_breaks_is_told_in_the_words_of_the_system(server: LLM
 def test_threads_that_share_a_session_share_its_limit_of_requests(server: LLMServer) -> None:
     session = Session(Server(server.url), Budget(replace(QUICK, concurrency=2)), name="m")
     server.script = [slow(0.05)] * 24
-    jobs = [Job({"model": "m", "messages": [{"content": str(n)}]}) for n in range(8)]
+    jobs = [ApiRequest({"model": "m", "messages": [{"content": str(n)}]}) for n in range(8)]
 
     def work() -> None:
-        assert len(list(session.each("chat/completions", jobs, lambda *_: None))) == 8
+        assert len(list(session.send_all("chat/completions", jobs, lambda *_: None))) == 8
 
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
@@ -172,10 +172,10 @@ def test_a_defect_is_raised_and_what_else_was_asked_is_kept(server: LLMServer) -
         return str(value["choices"][0]["message"]["content"])
 
     session = Session(Server(server.url), Budget(QUICK), name="m")
-    jobs = [Job({"model": "m", "messages": [{"content": text}]}) for text in "abc"]
+    jobs = [ApiRequest({"model": "m", "messages": [{"content": text}]}) for text in "abc"]
     arrived = []
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        for place, _ in session.each("chat/completions", jobs, read):
+        for place, _ in session.send_all("chat/completions", jobs, read):
             arrived.append(place)
     session.close()
 
@@ -187,10 +187,10 @@ def test_a_defect_ends_a_round_of_one_request_at_a_time(server: LLMServer) -> No
         raise ZeroDivisionError("a defect")
 
     session = Session(Server(server.url), Budget(replace(QUICK, concurrency=1)), name="m")
-    jobs = [Job({"model": "m", "messages": [{"content": text}]}) for text in "abc"]
+    jobs = [ApiRequest({"model": "m", "messages": [{"content": text}]}) for text in "abc"]
 
     with pytest.raises(ZeroDivisionError, match="a defect"):
-        list(session.each("chat/completions", jobs, read))
+        list(session.send_all("chat/completions", jobs, read))
     session.close()
 
     assert len(server.seen) == 1
@@ -199,9 +199,9 @@ def test_a_defect_ends_a_round_of_one_request_at_a_time(server: LLMServer) -> No
 def test_a_slow_caller_has_no_more_answers_to_lose_than_run_at_once(server: LLMServer) -> None:
     limits = replace(QUICK, concurrency=2)
     session = Session(Server(server.url), Budget(limits), name="m")
-    jobs = [Job({"model": "m", "messages": [{"content": str(n)}]}) for n in range(12)]
+    jobs = [ApiRequest({"model": "m", "messages": [{"content": str(n)}]}) for n in range(12)]
 
-    for taken, _ in enumerate(session.each("chat/completions", jobs, lambda *_: None)):
+    for taken, _ in enumerate(session.send_all("chat/completions", jobs, lambda *_: None)):
         time.sleep(0.02)
 
         assert len(server.seen) <= taken + limits.concurrency
@@ -291,7 +291,7 @@ def test_an_interrupted_run_keeps_every_answer_that_arrived(server: LLMServer, w
     answered = len(server.seen) - 4
 
     with chat_at(server.url) as chat:
-        kept = chat.estimate([ask(str(i)) for i in range(60)]).already_here
+        kept = chat.estimate([ask(str(i)) for i in range(60)]).cached
 
     assert "KeyboardInterrupt" in error
     assert kept >= answered

@@ -8,11 +8,11 @@ from r2med.errors import MissingError, UsageError
 from r2med.remote.server import find_server
 
 VENDOR = {
-    "own_url": "https://api.vendor.example/v1",
-    "own_key_env": "VENDOR_KEY",
+    "entry_url": "https://api.vendor.example/v1",
+    "entry_key_env": "VENDOR_KEY",
     "environment": "R2MED_LLM",
 }
-NOWHERE = {"own_url": "", "own_key_env": "", "environment": "R2MED_LLM"}
+NOWHERE = {"entry_url": "", "entry_key_env": "", "environment": "R2MED_LLM"}
 
 
 @pytest.mark.parametrize(

@@ -186,14 +186,14 @@ def test_a_checkpoint_without_a_classification_head_is_refused(tmp_path: Path) -
 def test_a_model_with_many_labels_asks_which_one(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert", labels=3)
 
-    with pytest.raises(UsageError, match=r"3 logits per pair\. Say which"):
+    with pytest.raises(UsageError, match=r"3 logits per pair\. Choose the one"):
         reranker("ce", checkpoint=str(folder)).rerank(lists())
 
 
 def test_a_published_logit_that_a_checkpoint_lacks_is_named(tmp_path: Path) -> None:
     folder = tiny.save_bert(tmp_path / "bert", labels=1)
 
-    with pytest.raises(UsageError, match=r"gives 1 logits per pair\. Say which"):
+    with pytest.raises(UsageError, match=r"has 1 logits per pair\. Choose the one"):
         reranker("monobert", checkpoint=str(folder), max_length="48").rerank(lists())
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, UsageError
 from r2med.execution.resources import Resources
-from r2med.remote.completions import ChatAnswer, ChatRequest, in_step
+from r2med.remote.completions import ChatAnswer, ChatRequest, run_in_step
 from r2med.rerank.llm import LlmReranker, Log, Style, Tally, read_prompt
 from r2med.rerank.scores import Candidates
 from r2med.rerank.styles import build
@@ -67,7 +67,7 @@ def orders(
     prompt = read_prompt(style.prompt, None)
     logs = [Log(one, 0, tally or Tally(), [] if rows is None else rows) for one in lists]
     rankings = [style.rank(prompt, log) for log in logs]
-    return [sorted(range(len(s)), key=lambda n: -s[n]) for s in in_step(rankings, model)]
+    return [sorted(range(len(s)), key=lambda n: -s[n]) for s in run_in_step(rankings, model)]
 
 
 def by_number(prompt: str) -> str:
@@ -181,7 +181,7 @@ def test_a_reranker_without_a_model_says_how_to_name_one() -> None:
 def test_a_step_larger_than_the_window_is_refused() -> None:
     gappy = replace(LISTWISE, window=5, step=6)
 
-    with pytest.raises(UsageError, match="never be seen"):
+    with pytest.raises(UsageError, match="would be skipped"):
         build("listwise", gappy, Resources())
 
 
@@ -190,7 +190,7 @@ def test_a_prompt_of_the_users_own_replaces_ours(tmp_path: Path) -> None:
 
     own = read_prompt("pointwise", tmp_path)
 
-    assert own.says("user", query="Q", passage="P") == "Q / P"
+    assert own.fill("user", query="Q", passage="P") == "Q / P"
     assert own.hash != read_prompt("pointwise", None).hash
 
 
@@ -200,18 +200,18 @@ def test_a_prompt_of_the_users_own_replaces_ours(tmp_path: Path) -> None:
         (
             "listwise",
             "user = '{query}'\npassage = '{number} {passage}'",
-            "and needs {passages}, {query}.",
+            "and requires {passages}, {query}.",
         ),
         (
             "listwise",
             "user = '{query} {passages}'\npassage = '{passage}'",
-            "and needs {number}, {passage}.",
+            "and requires {number}, {passage}.",
         ),
         ("listwise", "user = '{query} {passages}'", "expected the texts of listwise: "),
         (
             "pointwise",
             "user = '{query} {passage} {hint}'",
-            "'user' holds {hint}, {passage}, {query}; pointwise",
+            "'user' has the placeholders {hint}, {passage}, {query}; pointwise",
         ),
         ("pointwise", "user = '{query}", "this is not TOML"),
     ],

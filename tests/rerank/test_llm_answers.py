@@ -30,7 +30,7 @@ from r2med.rerank.llm_answers import read_grade, read_order, read_scores, split_
 def test_an_order_is_read(answer: str, order: list[int] | None) -> None:
     found = read_order(split_thought(answer)[1], 3)
 
-    assert (found and found.places) == order
+    assert (found and found.indexes) == order
 
 
 @pytest.mark.parametrize(
@@ -182,5 +182,5 @@ def test_no_answer_breaks_the_reading(answer: str, count: int) -> None:
     order, grade, scores = read_order(said, count), read_grade(said), read_scores(said, count)
 
     for each in (order, scores and scores[1]):
-        assert each is None or sorted(each.places) == sorted(set(each.places) & set(range(count)))
+        assert each is None or sorted(each.indexes) == sorted(set(each.indexes) & set(range(count)))
     assert grade is None or 0 <= grade <= 10

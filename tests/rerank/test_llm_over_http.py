@@ -229,7 +229,7 @@ def test_every_protocol_that_thinks_runs_end_to_end(
 
 def test_a_server_without_log_probabilities_is_refused(server: LLMServer) -> None:
     server.reply = reasoning
-    with pytest.raises(MissingError, match="gives no log-probabilities of the next token"):
+    with pytest.raises(MissingError, match="does not return log-probabilities of the next token"):
         r2med.evaluate(system("bm25 | rank1:qwen-7b@2", server), TASK)
 
     server.alternatives = lambda prompt: {" true": -0.1, " false": -3.0}
@@ -244,7 +244,7 @@ def test_the_one_budget_covers_thoughts_and_verdicts(server: LLMServer) -> None:
     resources = Resources(RunOptions(llm_url=server.url, limits=limits), warn=lambda _: None)
     limited = System.from_spec("bm25 | rank1:qwen-7b[max_tokens=50]@20", resources)
 
-    with pytest.raises(LimitError, match="Everything that arrived is kept"):
+    with pytest.raises(LimitError, match="All answers received so far are stored"):
         r2med.evaluate(limited, TASK)
 
     assert 0 < server.tokens <= 12_000

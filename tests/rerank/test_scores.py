@@ -20,7 +20,7 @@ from r2med.errors import DataError, UsageError
 from r2med.execution.resources import Resources
 from r2med.paths import cache_folder
 from r2med.rerank.scores import Candidates, reorder_run
-from r2med.rerank.user_models import reranker_of
+from r2med.rerank.user_models import wrap_reranker
 from r2med.runs import Run
 from r2med.runs.run import sort_lists
 
@@ -44,7 +44,7 @@ def candidates(count: int, query: str = "q") -> list[Candidates]:
 
 
 def scored(model: object, lists: list[Candidates]) -> list[Any]:
-    return [one.tolist() for one in reranker_of("mine", model, Resources()).rerank(lists).scores]
+    return [one.tolist() for one in wrap_reranker("mine", model, Resources()).rerank(lists).scores]
 
 
 def test_a_deeper_reranking_scores_only_what_is_new() -> None:
@@ -59,7 +59,7 @@ def test_a_deeper_reranking_scores_only_what_is_new() -> None:
 
 def test_what_a_reranking_cost_leaves_out_the_pairs_that_were_kept() -> None:
     scored(Lengths(), candidates(10))
-    later = reranker_of("mine", Lengths(), Resources())
+    later = wrap_reranker("mine", Lengths(), Resources())
 
     usage = later.rerank(candidates(15)).usage
 
@@ -89,22 +89,20 @@ def test_without_an_identity_nothing_is_kept_and_that_is_said() -> None:
         identity = None  # type: ignore[assignment]
 
     told: list[str] = []
-    reranker_of("mine", Anonymous(), Resources(warn=told.append)).rerank(candidates(3))
+    wrap_reranker("mine", Anonymous(), Resources(warn=told.append)).rerank(candidates(3))
     later = Anonymous()
 
     scored(later, candidates(3))
 
     assert len(later.asked) == 3
-    assert told == [
-        "mine: the object has no `identity`, so its scores are not kept for another time."
-    ]
+    assert told == ["mine: the object has no `identity`, so its scores are not cached."]
 
 
 def test_two_objects_without_an_identity_are_never_the_same_system() -> None:
     class Anonymous(Lengths):
         identity = None  # type: ignore[assignment]
 
-    first, second = (reranker_of("mine", Anonymous(), Resources()) for _ in range(2))
+    first, second = (wrap_reranker("mine", Anonymous(), Resources()) for _ in range(2))
 
     assert first.identity != second.identity
 
@@ -114,7 +112,7 @@ def test_too_few_scores_are_an_error_with_both_counts() -> None:
         def predict(self, pairs: Sequence[tuple[str, str]]) -> Any:
             return [1.0] * (len(pairs) - 1)
 
-    with pytest.raises(DataError, match=r"predict gave \[1\.0, .* \(shape \(9,\)\) for 10 pairs"):
+    with pytest.raises(DataError, match=r"returned \[1\.0, .* \(shape \(9,\)\) for 10 pairs"):
         scored(Short(), candidates(10))
 
 
@@ -136,7 +134,7 @@ def test_damaged_scores_are_named_and_made_again() -> None:
     file.write_bytes(data)
     later, told = Lengths(), list[str]()
 
-    scores = reranker_of("mine", later, Resources(warn=told.append)).rerank(candidates(4)).scores
+    scores = wrap_reranker("mine", later, Resources(warn=told.append)).rerank(candidates(4)).scores
 
     assert scores[0].tolist() == [1, 2, 3, 4]
     assert len(later.asked) == 4
@@ -150,7 +148,7 @@ def test_a_kill_in_the_middle_loses_no_finished_piece(tmp_path: Path) -> None:
             """
             import os, signal, sys
             from r2med.rerank.scores import Candidates
-            from r2med.rerank.user_models import reranker_of
+            from r2med.rerank.user_models import wrap_reranker
             from r2med.execution.resources import Resources
 
             class Lengths:
@@ -166,7 +164,7 @@ def test_a_kill_in_the_middle_loses_no_finished_piece(tmp_path: Path) -> None:
 
             texts = ["x" * (n + 1) for n in range(3000)]
             lists = [Candidates("q1", "q", [str(n) for n in range(3000)], texts)]
-            output = reranker_of("mine", Lengths(), Resources()).rerank(lists)
+            output = wrap_reranker("mine", Lengths(), Resources()).rerank(lists)
             print(output.scores[0].tolist() == [len(text) for text in texts])
             """
         )
@@ -206,7 +204,7 @@ def test_a_position_that_is_no_number_is_shown() -> None:
         def rank(self, query: str, documents: list[str]) -> list[object]:
             return [*range(len(documents) - 1), "last"]
 
-    with pytest.raises(DataError, match=r"mine: rank gave \[0, 1, 'last'\] for the 3 documents"):
+    with pytest.raises(DataError, match=r"rank returned \[0, 1, 'last'\] for the 3 documents"):
         scored(Wrong(), candidates(3))
 
 
@@ -225,7 +223,7 @@ def test_a_failure_inside_a_reranker_of_ones_own_names_its_line() -> None:
         def predict(self, pairs: list[tuple[str, str]]) -> list[float]:
             raise KeyError("weights")
 
-    reranker = reranker_of("mine", Failing(), Resources())
+    reranker = wrap_reranker("mine", Failing(), Resources())
 
     with pytest.raises(DataError, match=r"mine: predict failed in .*test_scores\.py, line \d+"):
         reranker.rerank([Candidates("q", "query", ("d",), ("text",))])
@@ -236,7 +234,7 @@ def test_an_identity_that_another_run_cannot_compare_is_refused() -> None:
         identity = object()  # type: ignore[assignment]
 
     with pytest.raises(UsageError, match=r"mine: Unsaid\.identity is .* expected a text"):
-        reranker_of("mine", Unsaid(), Resources())
+        wrap_reranker("mine", Unsaid(), Resources())
 
 
 def floats(*values: float) -> NDArray[np.float32]:

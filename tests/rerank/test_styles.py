@@ -186,8 +186,8 @@ def test_choosing_the_best_of_sets_sorts_the_top(count: int, window: int, top: i
     best = list(range(count))[::-1][:top]
     assert order == [*best, *range(count - len(best))]
     assert all(len(shown(prompt)) <= window for prompt in model.asked)
-    supposed = list(LlmReranker("r", asked, Resources()).requests([numbered(count)]))
-    assert len(supposed) >= len(model.asked) or count < 3
+    assumed_answer = list(LlmReranker("r", asked, Resources()).requests([numbered(count)]))
+    assert len(assumed_answer) >= len(model.asked) or count < 3
 
 
 def test_a_set_whose_best_is_not_named_leaves_its_first_document_on_top() -> None:

@@ -140,10 +140,10 @@ def test_an_instruction_of_the_users_own_is_read(tmp_path: Path) -> None:
 def test_a_model_without_the_answer_as_one_token_is_refused(tmp_path: Path) -> None:
     folder = tiny.save_gemma(tmp_path / "gemma")
 
-    with pytest.raises(DataError, match="'yes' is not one token of this model"):
+    with pytest.raises(DataError, match="'yes' is not a single token of this model"):
         scored(QWEN[0], folder)
 
 
 def test_a_limit_that_leaves_no_room_for_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="max_length=100 is no longer than the template"):
+    with pytest.raises(UsageError, match="max_length=100 leaves no space"):
         scored(QWEN[0], tiny.save_qwen(tmp_path / "qwen"), max_length="100")

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from r2med.algorithms import ALGORITHM_VERSIONS
 from r2med.expand.agents import TAGS
-from r2med.expand.answers import Rule, judge, strip
+from r2med.expand.answers import Rule, classify_answer, extract_answer
 from r2med.models.checkpoint import locate
 from r2med.models.encoding import Form
 from r2med.remote.budget import Budget, Limits
@@ -160,8 +160,8 @@ def expansion() -> object:
     raws = ["I'm sorry, but I can't help.", "<think>a</think> b", "<answer>c</answer>"]
     return {
         "form": [form.lexical, [[part.text, part.generated] for part in form.dense]],
-        "judged": [judge(raw, raw, "stop").outcome for raw in raws],
-        "stripped": [[strip(raw, how) for how in ("think", "answer")] for raw in raws],
+        "judged": [classify_answer(raw, raw, "stop").outcome for raw in raws],
+        "stripped": [[extract_answer(raw, how) for how in ("think", "answer")] for raw in raws],
         "turns": [list(vars(TAGS["search-r1"].read("x <search>a b</search> c")).values())],
     }
 

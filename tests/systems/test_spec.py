@@ -77,7 +77,7 @@ def test_a_system_prints_in_canonical_form(text: str, canonical: str) -> None:
     [
         ("", "expected the name of a system", 0),
         ("bm25 +", "expected the name of a system", 6),
-        ("./my-model", "as in 'dense:./my-model' for an encoder, 'run:./my-model'", 0),
+        ("./my-model", "'dense:./my-model' for an encoder, 'run:./my-model'", 0),
         ("bm25 | /models/ce", "after '|', 'ce:/models/ce'", 7),
         ("a + b=c", "expected '|', '+' or the end", 5),
         ("(a=b) + c", "expected ')'", 2),
@@ -89,7 +89,7 @@ def test_a_system_prints_in_canonical_form(text: str, canonical: str) -> None:
         ("bm25@ten", "a whole number from 1", 5),
         ("(bm25", "expected ')'", 5),
         ("a | b + c", "a fusion needs parentheses", 6),
-        ('a:"open', "a quoted value ends with", 2),
+        ('a:"open', "a quoted value must end with", 2),
         ("bm25[]", "expected an option", 5),
     ],
 )
@@ -106,7 +106,7 @@ def test_an_error_says_what_was_expected_and_where(text: str, why: str, place: i
     ("text", "why"),
     [
         ("bm25@" + "9" * 5000, "a depth, a whole number from 1 to 999999999"),
-        ("(" * 20_000 + "bm25" + ")" * 20_000, "at most 100 parentheses"),
+        ("(" * 20_000 + "bm25" + ")" * 20_000, "at most 100 nested parentheses"),
         ("bm25[k1=" + "9" * 5000 + "] +", "expected the name of a system"),
         ("x" * 10_000 + "?", "expected '|', '+' or the end"),
     ],

@@ -77,7 +77,7 @@ def test_a_registered_name_wins_over_a_folder_and_a_path_is_always_a_folder(
     write_r2med(tmp_path / "Biology")
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(MissingError, match="data of Biology is not here"):
+    with pytest.raises(MissingError, match="data of Biology has not been downloaded"):
         load_task("Biology")
 
     assert load_task("./Biology").entry is None

@@ -277,4 +277,4 @@ def test_own_data_has_a_leaderboard_plots_and_cards(tmp_path: Path) -> None:
     assert drawn.code == 0 and "mine" in Path("map.svg").read_text()
     assert cards.code == 0 and Path("cards", "two.md").is_file()
     assert mixed.code == 2 and "one suite at a time" in mixed.err
-    assert parted.code == 2 and "tasks stand after --task, parted by commas" in parted.err
+    assert parted.code == 2 and "tasks are given with --task, separated by commas" in parted.err

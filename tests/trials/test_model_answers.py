@@ -15,10 +15,16 @@ from hypothesis import strategies as st
 
 from r2med.errors import MissingError
 from r2med.expand.agents import TAGS
-from r2med.expand.answers import is_refusal, judge, strip
-from r2med.remote.completions import ChatAnswer, ChatRequest, Message, as_written, read_answer
+from r2med.expand.answers import classify_answer, extract_answer, is_refusal
+from r2med.remote.completions import (
+    ChatAnswer,
+    ChatRequest,
+    Message,
+    read_answer,
+    restore_reasoning,
+)
 from r2med.remote.registry import find_llm
-from r2med.remote.requests import RequestTimes, asked_wait, reported_tokens
+from r2med.remote.requests import RequestTimes, parse_retry_after, read_token_usage
 from r2med.rerank.llm_answers import read_grade, read_order, read_scores, split_thought
 from r2med.retrieve.api import vectors_of
 from tests.trials.counting import counted
@@ -90,8 +96,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "scores": lambda text: read_scores(text, 20),
     "grade": read_grade,
     "refusal": is_refusal,
-    "strip": lambda text: [strip(text, how) for how in ("think", "final-response", "answer")],
-    "judge": lambda text: judge(text, text, "stop"),
+    "strip": lambda text: [
+        extract_answer(text, how) for how in ("think", "final-response", "answer")
+    ],
+    "classify_answer": lambda text: classify_answer(text, text, "stop"),
     "search-o1": lambda text: TAGS["search-o1"].clean_answer(text, TAGS["search-o1"].read(text)),
     "search-r1": lambda text: TAGS["search-r1"].clean_answer(text, TAGS["search-r1"].read(text)),
 }
@@ -210,11 +218,13 @@ def test_any_answer_of_a_server_is_read_or_refused(bare: bool, trials: int) -> N
     def read(value: dict[str, Any]) -> None:
         with time_limit():
             try:
-                answer = as_written(llm, read_answer(llm, request, value, RequestTimes(0.5, 0.5)))
+                answer = restore_reasoning(
+                    llm, read_answer(llm, request, value, RequestTimes(0.5, 0.5))
+                )
             except (ValueError, MissingError):
                 return
             finally:
-                reported_tokens(value)
+                read_token_usage(value)
         assert isinstance(answer, ChatAnswer)
         assert answer.prompt_tokens >= 0
         json.dumps(answer.alternatives, allow_nan=False)
@@ -238,7 +248,7 @@ def test_any_embeddings_of_a_server_are_read_or_refused(trials: int) -> None:
 def test_any_header_of_a_server_is_read(trials: int) -> None:
     def read(text: str) -> None:
         with time_limit():
-            waited = asked_wait({"Retry-After": text, "Retry-After-Ms": text[::-1]})
+            waited = parse_retry_after({"Retry-After": text, "Retry-After-Ms": text[::-1]})
         assert waited is None or waited >= 0
 
     fuzz(read, TEXTS, CASES * trials)

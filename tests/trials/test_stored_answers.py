@@ -35,8 +35,8 @@ def answer(key: str) -> ChatAnswer:
     return ChatAnswer(f"an answer to {key}", "stop", 3, 5, 0.5, cached=True, money=0.01)
 
 
-def opened(folder: Path, heard: list[str]) -> Answers:
-    answers = Answers(folder, {"model": "m"}, tell=heard.append)
+def opened(folder: Path, warnings: list[str]) -> Answers:
+    answers = Answers(folder, {"model": "m"}, warn=warnings.append)
     answers.refresh()
     return answers
 
@@ -52,13 +52,13 @@ def test_a_bit_flipped_among_the_answers_is_named_and_changes_none(
     unfinished = file.stat().st_size * 8 - 8
 
     for place in flipped_files(file, 40 * trials):
-        heard: list[str] = []
-        reading = opened(tmp_path, heard)
+        warnings: list[str] = []
+        reading = opened(tmp_path, warnings)
         kept = [key for key in KEYS if reading.get(key) is not None]
 
         assert all(reading.get(key) == answer(key) for key in kept)
         assert len(KEYS) - 2 <= len(kept) < len(KEYS)
-        assert place >= unfinished or any(str(file) in line for line in heard)
+        assert place >= unfinished or any(str(file) in line for line in warnings)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])

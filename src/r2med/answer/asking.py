@@ -19,7 +19,7 @@ from r2med.answer.store import (
 )
 from r2med.errors import UsageError
 from r2med.judge.panel import Show, hash_messages, open_model
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import RequestEstimate
 from r2med.remote.chat import Chat, Remote
 from r2med.remote.completions import ChatAnswer, ChatRequest
 from r2med.tasks.task import Task
@@ -127,7 +127,7 @@ def find_unanswered(
     ]
 
 
-def estimate_answers(chat: Chat, prompted: Sequence[Prompted]) -> Estimate:
+def estimate_answers(chat: Chat, prompted: Sequence[Prompted]) -> RequestEstimate:
     """Return what asking would use; cached answers are free."""
     return chat.estimate([item.request for item in prompted], length=ANSWER_TOKENS)
 

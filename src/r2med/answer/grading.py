@@ -28,7 +28,7 @@ from r2med.judge.panel import Item, Panel, Show
 from r2med.judge.review import ReviewQueue, ReviewStore, build_queue
 from r2med.judge.rubric import Rubric, find_rubric, read_rubric
 from r2med.judge.store import JudgementSet, JudgementStore, Pair, SetDescription
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import RequestEstimate
 from r2med.tasks.task import Task
 
 _RUBRIC = Path(__file__).parent / "rubrics" / "correctness.toml"
@@ -161,7 +161,7 @@ def ungraded_items(answers: AnswerSet, grades: JudgementSet) -> list[Item]:
 
 def estimate_grading(
     answers: AnswerSet, panel: Panel, grades: JudgementSet
-) -> list[tuple[str, Estimate]]:
+) -> list[tuple[str, RequestEstimate]]:
     """Return what grading would use, by judge model."""
     return panel.estimate(ungraded_items(answers, grades))
 

@@ -1,1 +1,1 @@
-"""Train and evaluation data apart: what training must leave out."""
+"""Audits of training data: does it contain evaluation texts?"""

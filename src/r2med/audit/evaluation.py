@@ -59,17 +59,17 @@ class Holder:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """Texts that are distinct in their words; `holders[i]` have text `i`."""
+class EvaluationTexts:
+    """The distinct evaluation texts; `holders[i]` are the queries and documents with text `i`."""
 
     texts: list[str] = field(default_factory=list)
     holders: list[list[Holder]] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)
-    """The place of each text by the hash of its words."""
+    """The index of each text by the hash of its words."""
     audited: Counter[tuple[str, Role]] = field(default_factory=Counter)
-    """How many queries, positives and documents are looked for, by task."""
+    """How many queries, positives and documents are audited, by task."""
     sampled: set[tuple[str, Role]] = field(default_factory=set)
-    """Those of which only a sample was drawn."""
+    """Tasks and roles of which only a sample is audited."""
     positives: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     """Positives by task and query."""
     hashes: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Evaluation:
     """Texts of positives by the source that their ids name."""
 
     def add(self, sha: str, text: str, holder: Holder, stem: str | None) -> bool:
-        """Note a text and who has it, and say whether it is new; `stem` is its id's."""
+        """Add a text and its holder; return whether the text is new. `stem` is that of its id."""
         new = sha not in self.entries
         entry = self.entries.setdefault(sha, len(self.texts))
         if new:
@@ -106,12 +106,12 @@ def evaluation(
     against: Sequence[Role] = ("query", "positive"),
     *,
     sample: int | None = None,
-) -> Evaluation:
+) -> EvaluationTexts:
     """The texts of some tasks that an audit looks for.
 
     `sample` is the number of texts per role and task, drawn with a fixed seed.
     """
-    texts_to_find = Evaluation()
+    texts_to_find = EvaluationTexts()
     for task in tasks:
         texts_to_find.hashes[task.name] = task.hash
         judged = positives_of(task.judgements)
@@ -166,12 +166,12 @@ def _source_names(mark: str, stem: str | None) -> set[str]:
 class TextMatcher(TextIndex):
     """Finds the texts of an evaluation by their words."""
 
-    def __init__(self, evaluation: Evaluation, *, ngram: int = NGRAM) -> None:
+    def __init__(self, evaluation: EvaluationTexts, *, ngram: int = NGRAM) -> None:
         super().__init__(evaluation.texts, ngram=ngram)
         self.evaluation = evaluation
         facts = [f"{ngram}", *evaluation.entries, json.dumps(evaluation.sources, sort_keys=True)]
         self.identity = hashlib.sha256("".join(facts).encode()).hexdigest()
-        """All that decides its answers."""
+        """Everything that can change a match."""
 
 
 class ExclusionMatcher:
@@ -189,7 +189,7 @@ class ExclusionMatcher:
         header = rows[0] if rows else {}
         if header.get("format") != FORMAT or header.get("version") != VERSION:
             raise DataError(f"{path}: not an exclusion list of version {VERSION}.\n{hint}")
-        self.evaluation, self.identity = Evaluation(), digest.hexdigest()
+        self.evaluation, self.identity = EvaluationTexts(), digest.hexdigest()
         self._holders: dict[str, list[int]] = {}
         self._sizes: list[int] = []
         listed = self.evaluation
@@ -212,7 +212,7 @@ class ExclusionMatcher:
         listed.audited.update((holder.task, holder.role) for holder in holders)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Texts whose hash is listed, and texts that share enough fingerprints."""
+        """Return texts with a listed hash, and texts that share enough fingerprints."""
         matches = []
         for index, text in enumerate(texts):
             equal = self.evaluation.entries.get(text_hash(text))
@@ -232,7 +232,7 @@ class ExclusionMatcher:
 
 
 Matcher = TextMatcher | ExclusionMatcher
-"""What compares training texts with evaluation texts; it is sent to every process."""
+"""Compares training texts with evaluation texts; every worker process gets a copy."""
 
 
 def exclusions(task: Task) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Training data of any common form as chunks of bounded size, so that no file is held whole."""
+"""Read training data of any common format in chunks of bounded size."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SEPARATORS = re.compile(r"[\s,]*")
 
 @dataclass(frozen=True)
 class TrainingFile:
-    """One file, how it is read, and what to call it."""
+    """One training file, its format, and its name in reports."""
 
     path: Path
     form: str
@@ -54,7 +54,7 @@ class TrainingFile:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A part of a file that is read on its own: lines, records, or rows of a table."""
+    """A part of a file that is read separately: lines, records, or rows of a table."""
 
     file: TrainingFile
     number: int
@@ -67,12 +67,12 @@ class Chunk:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Its key in the log."""
+        """The key of the chunk in the log."""
         return self.file.name, self.number
 
     @property
     def records(self) -> list[Any]:
-        """The values of a chunk that is not made of lines."""
+        """The values of a chunk that does not consist of lines."""
         content: Any = self.content
         records: list[Any] = content if isinstance(content, list) else content.to_pylist()
         return records
@@ -107,7 +107,7 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
 
 
 def chunks(file: TrainingFile) -> Iterator[Chunk]:
-    """A file in chunks of bounded size, always cut at the same places."""
+    """Yield a file in chunks of bounded size, always with the same boundaries."""
     readers = {"parquet": _batches, "arrow": _batches, "json": _elements}
     return readers.get(file.form, _line_chunks)(file)
 
@@ -154,7 +154,7 @@ def _line_chunks(file: TrainingFile) -> Iterator[Chunk]:
 
 
 def _whole_records(file: TrainingFile) -> Iterator[bytes]:
-    """Blocks of lines; of csv, none that ends inside quotes; of text, none inside a paragraph."""
+    """Yield blocks of lines that end outside of CSV quotes and text paragraphs."""
     waiting = b""
     for block in blocks(file.path, any_size=True):
         block = waiting + block
@@ -178,7 +178,7 @@ def _whole_records(file: TrainingFile) -> Iterator[bytes]:
 
 
 def _header(block: bytes, file: TrainingFile) -> tuple[str, ...]:
-    """The names in the first line of a table; empty where the first line is a row."""
+    """Return the names in the first line of a table; empty if the first line is a row."""
     if file.form not in ("csv", "tsv"):
         return ()
     first = block.partition(b"\n")[0].decode("utf-8", "replace")
@@ -188,7 +188,7 @@ def _header(block: bytes, file: TrainingFile) -> tuple[str, ...]:
 
 
 def table_reader(lines: Sequence[str], form: str) -> Any:
-    """A reader of csv or tsv lines; quotes mean nothing in tsv."""
+    """Return a reader of CSV or TSV lines; quotes have no special meaning in TSV."""
     csv.field_size_limit(limit(MAX_LINE))
     if form == "csv":
         return csv.reader(lines)
@@ -214,7 +214,7 @@ def _batches(file: TrainingFile) -> Iterator[Chunk]:
 
 
 def _elements(file: TrainingFile) -> Iterator[Chunk]:
-    """The elements of a JSON array, or values one after the other, decoded as they come."""
+    """Yield the elements of a JSON array, or consecutive JSON values, one at a time."""
     decode, size = json.JSONDecoder().raw_decode, max(file.path.stat().st_size, 1)
     characters = codecs.getincrementaldecoder("utf-8-sig")("replace")
     text, batch, first, read, number = "", [], 1, 0, 0

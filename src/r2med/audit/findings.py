@@ -24,11 +24,11 @@ from typing import Literal
 
 import numpy as np
 
-from r2med.audit.evaluation import Evaluation, Holder, Role
+from r2med.audit.evaluation import EvaluationTexts, Holder, Role
 from r2med.audit.scanning import EVIDENCE, Evidence, Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
-Verdict = Literal["clean", "suspicious", "contaminated"]
+AuditVerdict = Literal["clean", "suspicious", "contaminated"]
 STRONG = ("pair", "exact", "contained", "near-duplicate", "fingerprint")
 KINDS = (*STRONG, "excerpt", "same source", "neighbour")
 #: Shares of queries and of positives with a strong finding from which a task is contaminated.
@@ -38,14 +38,14 @@ ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document
 
 @dataclass(frozen=True)
 class Share:
-    """How many of a task's queries, positives or documents have this as their strongest kind."""
+    """How many queries, positives or documents of a task have this as their strongest type."""
 
     role: Role
     kind: str
     affected: int
     of: int
     interval: Interval | None = None
-    """Of the share in the whole task, where only a sample was looked for."""
+    """The interval of the share in the whole task, if only a sample was audited."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Finding:
     id: str
     text: str
     rows: int
-    """Training rows that hold it at this kind."""
+    """Training rows that contain it with this type of match."""
     evidence: tuple[Evidence, ...]
     with_id: str | None = None
-    """Of a pair, the positive in the same row."""
+    """For a pair, the positive in the same row."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class TaskAudit:
 
     task: str
     hash: str
-    verdict: Verdict
+    verdict: AuditVerdict
     reason: str
     shares: tuple[Share, ...]
     findings: tuple[Finding, ...]
-    """The strongest of every query, positive and document."""
+    """The strongest finding of every query, positive and document."""
     boilerplate: tuple[Finding, ...]
     """Matches of words that many evaluation texts share."""
     short: tuple[Finding, ...]
@@ -82,8 +82,8 @@ class TaskAudit:
     """Queries with a strong finding for themselves or for one of their positives."""
 
 
-def task_audits(evaluation: Evaluation, scan: Scan) -> list[TaskAudit]:
-    """The outcome for every task."""
+def task_audits(evaluation: EvaluationTexts, scan: Scan) -> list[TaskAudit]:
+    """Return the outcome for every task."""
     strongest: dict[Holder, Finding] = {}
     for pair, rows in _pairs(evaluation, scan.hits).items():
         for holder, partner, hit in zip(pair, pair[::-1], rows[0], strict=True):
@@ -135,9 +135,9 @@ def task_audits(evaluation: Evaluation, scan: Scan) -> list[TaskAudit]:
 
 
 def _pairs(
-    evaluation: Evaluation, hits: Sequence[Hit]
+    evaluation: EvaluationTexts, hits: Sequence[Hit]
 ) -> dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]]:
-    """Hits of rows that hold a query and one of its positives, by query and positive."""
+    """Return hits of rows that contain a query and one of its positives, by query and positive."""
     pairs: dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]] = {}
     for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]
@@ -164,7 +164,7 @@ def _finding(
     return Finding(match_type, holder.role, holder.id, text, rows, evidence, with_id)
 
 
-def _shares(task: str, evaluation: Evaluation, findings: Sequence[Finding]) -> Iterator[Share]:
+def _shares(task: str, evaluation: EvaluationTexts, findings: Sequence[Finding]) -> Iterator[Share]:
     counts = Counter((finding.role, finding.kind) for finding in findings)
     for (owner, role), of in evaluation.audited.items():
         if owner != task:
@@ -178,7 +178,7 @@ def _shares(task: str, evaluation: Evaluation, findings: Sequence[Finding]) -> I
             yield Share(role, match_type, affected, of, interval)
 
 
-def _verdict(shares: Sequence[Share]) -> tuple[Verdict, str]:
+def _verdict(shares: Sequence[Share]) -> tuple[AuditVerdict, str]:
     strong = [share for share in shares if share.affected and share.kind == "any strong"]
     weak = [share for share in shares if share.affected and share.kind in KINDS]
     if not weak:

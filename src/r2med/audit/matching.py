@@ -76,7 +76,7 @@ _FOLDED = bytes(
 
 @dataclass(frozen=True)
 class Match:
-    """Training text `text` matches evaluation text `entry`: both are places in lists."""
+    """Training text `text` matches evaluation text `entry`; both are indexes into lists."""
 
     text: int
     entry: int
@@ -92,7 +92,7 @@ class Match:
 
 
 class TextIndex:
-    """Evaluation texts, ready to be looked for; the texts must be distinct in their words."""
+    """An index of evaluation texts, which must be distinct in their words."""
 
     def __init__(self, texts: Sequence[str], *, ngram: int = NGRAM) -> None:
         self.texts = list(texts)
@@ -123,7 +123,7 @@ class TextIndex:
         return len(self.texts)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """All verified matches of some training texts, ordered by text and entry."""
+        """Return all verified matches of some training texts, ordered by text and entry."""
         columns = word_columns(texts)
         matches: dict[tuple[int, int], Match] = {}
         for text, key in enumerate(columns.whole().tolist()):
@@ -199,7 +199,7 @@ class TextIndex:
         return Match(text, entry, match_type, measures, boilerplate, at)
 
     def _propose_pairs(self, columns: WordColumns) -> NDArray[np.int64]:
-        """Rows of text, entry, first and last place of a shared run, for pairs worth comparing."""
+        """Return text, entry, first and last position of shared runs, for pairs worth comparing."""
         hashes = columns.shingles()
         positions = np.flatnonzero(self._filter[_filter_places(hashes)])
         slots = np.searchsorted(self._hashes, hashes[positions])
@@ -234,7 +234,7 @@ class TextIndex:
         return np.stack([text[proposals], entry[proposals], first, last], axis=1)
 
     def _entry(self, entry: int) -> tuple[Words, list[Words], list[Words]]:
-        """Words of an evaluation text, their runs of three and of n; kept while there is room."""
+        """Return the words of an evaluation text and their runs of three and of n; cached."""
         if entry not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
@@ -293,7 +293,7 @@ def _covered_share(shared: NDArray[np.bool_], size: int, length: int) -> float:
 
 
 def words(text: str) -> list[str]:
-    """The words that are compared and hashed: NFKC, case folded, letters and digits only."""
+    """Return the words that are compared: NFKC, case folded, letters and digits only."""
     return WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -306,7 +306,7 @@ class WordColumns:
 
     @cached_property
     def lengths(self) -> Places:
-        """Words of every text."""
+        """Return the words of every text."""
         return np.diff(self.offsets)
 
     def shingles(self) -> Hashes:
@@ -327,16 +327,16 @@ class WordColumns:
         return hashes
 
     def text_at(self, positions: Places) -> Places:
-        """Which text each word belongs to."""
+        """Return the text that each word belongs to."""
         return np.searchsorted(self.offsets, positions, side="right") - 1
 
     def inside(self, positions: Places, texts: Places) -> NDArray[np.bool_]:
-        """Whether the shingle at each place ends in the text that it begins in."""
+        """Return whether the shingle at each position ends in the text in which it begins."""
         within: NDArray[np.bool_] = positions + SHINGLE <= self.offsets[texts + 1]
         return within
 
     def whole(self) -> Hashes:
-        """A hash of all words of each text, in their order."""
+        """Return a hash of all words of each text, in their order."""
         position = np.arange(len(self.keys), dtype=np.uint64)
         position -= np.repeat(self.offsets[:-1], self.lengths).astype(np.uint64)
         turned = (self.keys + position * _FIRST) * _SECOND

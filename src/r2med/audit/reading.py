@@ -36,11 +36,11 @@ class Row:
     texts: tuple[Text, ...]
     marks: tuple[str, ...] = ()
     lines: int = 1
-    """Lines that it spans in a file of lines."""
+    """Lines that the row spans, in a file of lines."""
 
 
 @dataclass
-class Reading:
+class ReadingCounts:
     """Counts of rows, texts and problems, and the first problems as messages."""
 
     rows: int = 0
@@ -50,10 +50,10 @@ class Reading:
     unreadable_rows: list[tuple[int, int]] = field(default_factory=list)
     """Rows that cannot be read: their first line and the number of lines."""
     fields: dict[str, int] = field(default_factory=dict)
-    """Every field met, with its number of texts (0 where it holds none)."""
+    """The number of texts in every field, 0 for fields without texts."""
 
-    def add(self, part: Reading) -> None:
-        """Count what another part met."""
+    def add(self, part: ReadingCounts) -> None:
+        """Add the counts of another part."""
         self.rows += part.rows
         self.texts += part.texts
         self.unreadable += part.unreadable
@@ -64,12 +64,14 @@ class Reading:
 
     def problem(self, message: str, row: int, lines: int = 1) -> None:
         """Count a row that cannot be read."""
-        problem = Reading(rows=1, unreadable=1, problems=[message], unreadable_rows=[(row, lines)])
+        problem = ReadingCounts(
+            rows=1, unreadable=1, problems=[message], unreadable_rows=[(row, lines)]
+        )
         self.add(problem)
 
 
-def rows(chunk: Chunk, reading: Reading, fields: Sequence[str] = ()) -> Iterator[Row]:
-    """The rows of a chunk that hold text; all else is counted in `reading`."""
+def rows(chunk: Chunk, reading: ReadingCounts, fields: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield the rows of a chunk that contain text; `reading` counts all rows and problems."""
     readers = {"jsonl": _json_lines, "text": _paragraphs, "csv": _table_rows, "tsv": _table_rows}
     if isinstance(chunk.content, bytes):
         records = readers[chunk.file.form](chunk, chunk.content, reading)
@@ -91,7 +93,7 @@ _Record = tuple[int, int, Any]
 """The number of a record, the lines that it spans, and its value."""
 
 
-def _json_lines(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Record]:
+def _json_lines(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[_Record]:
     for number, line in enumerate(block.split(b"\n"), start=chunk.first):
         if not line or line.isspace():
             continue
@@ -108,8 +110,8 @@ def _json_lines(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Recor
         yield number, 1, record
 
 
-def _paragraphs(chunk: Chunk, block: bytes, _: Reading) -> Iterator[_Record]:
-    """Paragraphs where blank lines part them; else every line is a text."""
+def _paragraphs(chunk: Chunk, block: bytes, _: ReadingCounts) -> Iterator[_Record]:
+    """Yield paragraphs if there are blank lines between them; otherwise every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
     parted = not all(line.strip() for line in lines[:-1])
     number = chunk.first
@@ -122,7 +124,7 @@ def _paragraphs(chunk: Chunk, block: bytes, _: Reading) -> Iterator[_Record]:
         number += len(part)
 
 
-def _table_rows(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Record]:
+def _table_rows(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[_Record]:
     lines = block.decode("utf-8", "replace").split("\n")
     table = table_reader([f"{line}\n" for line in lines], chunk.file.form)
     before = 0
@@ -151,7 +153,7 @@ def _table_rows(chunk: Chunk, block: bytes, reading: Reading) -> Iterator[_Recor
 def _collect(
     value: Any, path: str, texts: list[Text], marks: list[str], seen: dict[str, int]
 ) -> None:
-    """Every string in a record; every field with a value is noted in `seen`."""
+    """Yield every string in a record; every field with a value is added to `seen`."""
     if isinstance(value, dict):
         for name, part in value.items():
             below, plain = f"{path}.{name}" if path else str(name), str(name).lower()

@@ -27,7 +27,7 @@ from typing import Any
 from r2med.audit.evaluation import Matcher
 from r2med.audit.files import Chunk, TrainingFile, chunks
 from r2med.audit.matching import SHORTEST, WORDS, Match, words
-from r2med.audit.reading import Reading, Row, Text, rows
+from r2med.audit.reading import ReadingCounts, Row, Text, rows
 from r2med.errors import DamagedError, DataError
 from r2med.execution.resources import Progress, ignore_progress
 from r2med.storage import AppendFile, seal, unseal
@@ -55,7 +55,7 @@ class Evidence:
     row: int
     column: str
     text: str
-    """From where it matches, cut; empty where enough others are kept."""
+    """The text from the match on, shortened; empty if enough others are stored."""
     measures: Mapping[str, float]
 
 
@@ -64,7 +64,7 @@ class Hit(Evidence):
     """A text of a training row that matches an evaluation text."""
 
     entry: int
-    """The evaluation text, by its place."""
+    """The index of the evaluation text."""
     kind: str
     boilerplate: bool = False
     short: bool = False
@@ -76,9 +76,9 @@ class Scan:
     """All hits, in the order of the files, and counts for each file."""
 
     hits: list[Hit]
-    read: dict[str, Reading]
+    read: dict[str, ReadingCounts]
     failed: dict[str, str]
-    """Files that could not be read to their end, and why."""
+    """Files that could not be read to their end, with the reasons."""
 
 
 def scan(
@@ -96,13 +96,13 @@ def scan(
 
     `strict` makes the first row or file that cannot be read an error.
     """
-    scanned = Scan([], {file.name: Reading() for file in files}, {})
+    scanned = Scan([], {file.name: ReadingCounts() for file in files}, {})
     sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
     if processes is None:
         processes = os.cpu_count() or 1 if sum(sizes.values()) > _WORTH_PROCESSES else 1
     log /= _key(files, matcher, fields)
     outcomes_by_chunk = {} if fresh else _read_log(log)
-    log_file = AppendFile(log, ".jsonl", what="progress of the audit")
+    log_file = AppendFile(log, ".jsonl", content="progress of the audit")
     todo = readable_chunks(files, scanned.failed, strict=strict)
     shares, started = dict.fromkeys(sizes, 0.0), time.monotonic()
     texts: Counter[tuple[int, str]] = Counter()
@@ -119,7 +119,7 @@ def scan(
                 outcomes_by_chunk[chunk.key] = outcome
             for chunk in group:
                 outcome, name = outcomes_by_chunk.pop(chunk.key), chunk.file.name
-                reading = Reading(**outcome["reading"])
+                reading = ReadingCounts(**outcome["reading"])
                 if strict and reading.problems:
                     raise DataError(f"{reading.problems[0]}\nWithout --strict it is only counted.")
                 scanned.read[name].add(reading)
@@ -135,7 +135,7 @@ def scan(
 
 def _outcome(matcher: Matcher, fields: Sequence[str], chunk: Chunk) -> dict[str, Any]:
     """Return the hits and counts of a chunk as JSON values."""
-    reading = Reading()
+    reading = ReadingCounts()
     hits: list[Hit] = []
     texts: Counter[tuple[int, str]] = Counter()
     stream = rows(chunk, reading, fields)
@@ -174,7 +174,7 @@ def _few_texts(hits: Iterable[Hit], counts: Counter[tuple[int, str]]) -> Iterato
 def readable_chunks(
     files: Iterable[TrainingFile], failed: dict[str, str], *, strict: bool = False
 ) -> Iterator[Chunk]:
-    """The chunks of all files; those that cannot be read to their end are noted in `failed`."""
+    """Yield the chunks of all files; files that cannot be read to their end go to `failed`."""
     for file in files:
         try:
             yield from chunks(file)
@@ -185,7 +185,7 @@ def readable_chunks(
 
 
 def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
-    """The outcomes of chunks that an earlier scan finished."""
+    """Return the outcomes of chunks that an earlier scan finished."""
     outcomes_by_chunk = {}
     for path in sorted(log.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
@@ -199,7 +199,7 @@ def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
 def _workers(
     work: _Work, processes: int
 ) -> Iterator[Callable[[Sequence[Chunk]], Iterable[dict[str, Any]]]]:
-    """What gives the outcomes of some chunks, in order: this process, or several."""
+    """Yield a function that returns the outcomes of chunks in order, in one process or several."""
     if processes == 1:
         yield partial(map, work)
         return
@@ -215,7 +215,7 @@ _work: _Work | None = None
 
 
 def _begin(work: _Work) -> None:
-    """Ready a process; it leaves Ctrl-C to its parent, and ends with it."""
+    """Set up a worker process: it ignores Ctrl-C and ends with its parent."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from r2med.audit.evaluation import Evaluation, Matcher, Role
+from r2med.audit.evaluation import EvaluationTexts, Matcher, Role
 from r2med.audit.files import Chunk, TrainingFile, chunks, training_files
 from r2med.audit.findings import STRONG, Finding, TaskAudit, task_audits
 from r2med.audit.matching import SHORTEST, SHORTEST_CONTAINED, Match, words
-from r2med.audit.reading import Reading, Text, rows
+from r2med.audit.reading import ReadingCounts, Text, rows
 from r2med.audit.scanning import Evidence, Hit, Scan, hit_of, readable_chunks, scan
 from r2med.errors import DataError, UsageError
 from r2med.execution.resources import Progress, Resources, Warn
@@ -51,7 +51,7 @@ CAUTION = (
 
 @dataclass(frozen=True)
 class Effect:
-    """A stored score with and without the queries that the training set touches."""
+    """A stored score with and without the queries that the training set affects."""
 
     task: str
     system: str
@@ -83,11 +83,11 @@ class Audit(Tabular):
     effects: tuple[Effect, ...]
     scan: Scan
     sources: tuple[TrainingFile, ...]
-    evaluation: Evaluation
+    evaluation: EvaluationTexts
 
     @property
     def rows(self) -> int:
-        """Training rows looked at."""
+        """The number of scanned training rows."""
         return sum(reading.rows for reading in self.scan.read.values())
 
     def to_arrow(self) -> pa.Table:
@@ -108,7 +108,7 @@ class Audit(Tabular):
         return make_table({**columns, **dict.fromkeys(_MEASURES, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """All but the single hits."""
+        """Everything except the single hits."""
         facts = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
         return {
             **facts,
@@ -132,7 +132,7 @@ def audit_training(
     strict: bool,
     force: bool,
     progress: Progress,
-    tell: Warn,
+    warn: Warn,
 ) -> Audit:
     """Say of every task whether its texts are in the training data, and store the outcomes.
 
@@ -140,7 +140,7 @@ def audit_training(
     affected and unaffected queries. The scan is logged under `results`, so that it goes on where it
     was killed; `force` begins anew.
     """
-    stored = ResultSet.open(results, tell).results
+    stored = ResultSet.open(results, warn).results
     files = training_files(training)
     evaluation = matcher.evaluation
     log = results / FOLDER / "progress"
@@ -148,17 +148,17 @@ def audit_training(
         scanned = scan(
             files, matcher, log, fields=fields, strict=strict, fresh=force, progress=progress
         )
-        _tell_problems(scanned, tell)
+        _warn_about_problems(scanned, warn)
         if neighbours is not None:
             texts = (
                 (chunk.file.name, row.number, text)
                 for chunk in readable_chunks(files, {})
-                for row in rows(chunk, Reading(), fields)
+                for row in rows(chunk, ReadingCounts(), fields)
                 for text in row.texts
             )
             matched = {(hit.file, hit.row, hit.entry) for hit in scanned.hits}
             hits = _neighbours(
-                evaluation, texts, neighbours, Resources(progress=progress, warn=tell)
+                evaluation, texts, neighbours, Resources(progress=progress, warn=warn)
             )
             scanned.hits.extend(
                 hit for hit in hits if (hit.file, hit.row, hit.entry) not in matched
@@ -175,7 +175,7 @@ def audit_training(
         ngram=matcher.ngram,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         tasks=tuple(audits),
-        effects=tuple(_effects(audits, stored, metric, tell)),
+        effects=tuple(_effects(audits, stored, metric, warn)),
         scan=scanned,
         sources=tuple(files),
         evaluation=evaluation,
@@ -191,7 +191,7 @@ Neighbours = tuple[Task, str, float]
 
 
 def _neighbours(
-    evaluation: Evaluation,
+    evaluation: EvaluationTexts,
     texts: Iterable[tuple[str, int, Text]],
     neighbours: Neighbours,
     resources: Resources,
@@ -220,18 +220,18 @@ def _neighbours(
             yield hit_of(*batch[int(row)], Match(0, entries[column], "neighbour", cosine))
 
 
-def _tell_problems(scanned: Scan, tell: Warn) -> None:
-    """Name what could not be read; DataError where there was no text at all."""
+def _warn_about_problems(scanned: Scan, warn: Warn) -> None:
+    """Warn about rows and files that could not be read; DataError if there is no text at all."""
     for problem in scanned.failed.values():
-        tell(f"{problem} The rest of the file is left out.")
+        warn(f"{problem} The rest of the file is left out.")
     for name, reading in scanned.read.items():
         if reading.unreadable:
             count = f"{reading.unreadable:,} of {reading.rows:,} rows"
-            tell(f"{name}: {count} cannot be read, e.g. {reading.problems[0]}")
+            warn(f"{name}: {count} cannot be read, e.g. {reading.problems[0]}")
         elif not reading.rows and name not in scanned.failed:
-            tell(f"{name} is empty.")
+            warn(f"{name} is empty.")
         elif not reading.texts and reading.rows:
-            tell(f"{name}: no text in it. Fields seen: {_list_fields(reading.fields)}.")
+            warn(f"{name}: no text in it. Fields seen: {_list_fields(reading.fields)}.")
     if not any(reading.texts for reading in scanned.read.values()):
         fields = [name for reading in scanned.read.values() for name in reading.fields]
         raise DataError(
@@ -247,7 +247,7 @@ def _list_fields(fields: Iterable[str]) -> str:
 
 
 def _effects(
-    audits: Sequence[TaskAudit], stored: Sequence[Result], metric: str, tell: Warn
+    audits: Sequence[TaskAudit], stored: Sequence[Result], metric: str, warn: Warn
 ) -> Iterable[Effect]:
     for audit in audits:
         same_data = [result for result in stored if result.data == audit.hash]
@@ -281,7 +281,7 @@ def _effects(
 
 @dataclass(frozen=True)
 class CleanCopy:
-    """Rows of one training file that its clean copy leaves out and keeps."""
+    """How many rows of one training file its clean copy leaves out and keeps."""
 
     file: str
     removed: int
@@ -320,7 +320,7 @@ def write_clean_copy(audit: Audit, out: Path, fields: Sequence[str] = ()) -> lis
     return copies
 
 
-def _must_go(hit: Hit, evaluation: Evaluation) -> bool:
+def _must_go(hit: Hit, evaluation: EvaluationTexts) -> bool:
     """Return whether a row with this hit is left out of the clean copy."""
     if hit.kind == "neighbour":
         return False
@@ -379,7 +379,7 @@ def _remove_lines(
     chunk: Chunk, content: bytes, removed: Container[int], fields: Sequence[str]
 ) -> bytes:
     """Return the lines of a chunk without removed and unreadable rows."""
-    reading = Reading()
+    reading = ReadingCounts()
     spans = [
         (row.number, row.lines) for row in rows(chunk, reading, fields) if row.number in removed
     ]

@@ -1,4 +1,4 @@
-"""A benchmark against itself: the same text twice, labels that contradict, queries that tell.
+"""The audit of a benchmark itself: repeated texts, label noise, queries that name their answer.
 
 | kind          | meaning                                                                        |
 |---------------|--------------------------------------------------------------------------------|
@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
 
-from r2med.audit.evaluation import Evaluation, evaluation
+from r2med.audit.evaluation import EvaluationTexts, evaluation
 from r2med.audit.findings import KINDS
 from r2med.audit.matching import NGRAM, TextIndex, words
 from r2med.execution.resources import Progress, ignore_progress
@@ -33,7 +33,7 @@ _BATCH = 2000
 
 @dataclass(frozen=True)
 class Repeat:
-    """Two places that hold the same text, or nearly; of an answer, the second is empty."""
+    """Two queries or documents with nearly the same text; for an answer, the second is empty."""
 
     issue: Issue
     kind: str
@@ -46,7 +46,7 @@ class Repeat:
     other_id: str
     other_text: str
     query: str = ""
-    """Of label noise, the query for which only the first is a positive."""
+    """For label noise, the query for which only the first is a positive."""
 
     @property
     def across(self) -> bool:
@@ -66,7 +66,7 @@ class SelfAudit(Tabular):
     repeats: tuple[Repeat, ...]
 
     def to_arrow(self) -> pa.Table:
-        """One row per pair of places."""
+        """Return one row per pair."""
         return make_table(table_columns(Repeat), [asdict(repeat) for repeat in self.repeats])
 
     def to_json(self) -> dict[str, Any]:
@@ -95,9 +95,9 @@ _Held = tuple[str, str, str, str]
 
 
 def _pairs(
-    texts_to_compare: Evaluation, ngram: int, progress: Progress
+    texts_to_compare: EvaluationTexts, ngram: int, progress: Progress
 ) -> Iterator[tuple[str, _Held, _Held]]:
-    """Every two queries, and every two documents, that match: equal texts first, then others."""
+    """Yield all pairs of queries and of documents that match, equal texts first."""
     index = TextIndex(texts_to_compare.texts, ngram=ngram)
     kinds: dict[tuple[int, int], str] = {}
     started = time.monotonic()
@@ -123,9 +123,9 @@ def _pairs(
 
 
 def _label_noise(
-    pairs: Iterable[tuple[str, _Held, _Held]], texts_to_compare: Evaluation
+    pairs: Iterable[tuple[str, _Held, _Held]], texts_to_compare: EvaluationTexts
 ) -> Iterator[Repeat]:
-    """Two alike documents of one task, of which only one is a positive of a query."""
+    """Yield pairs of similar documents of which only one is a positive of a query."""
     queries: dict[tuple[str, str], list[str]] = {}
     for (task, query), positives in texts_to_compare.positives.items():
         for name in positives:

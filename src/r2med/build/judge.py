@@ -22,7 +22,7 @@ from r2med.judge.panel import Panel, open_panel
 from r2med.judge.pool import Pool, texts_of
 from r2med.judge.rubric import find_rubric
 from r2med.judge.store import JudgementSet, Pair, texts_hash
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import RequestEstimate
 from r2med.settings import setting, settings_identity
 from r2med.systems.registry import parts_of
 from r2med.tasks.task import Task
@@ -72,7 +72,7 @@ class PreparedJudging:
     panel: Panel
     settings: JudgeSettings
 
-    def estimate(self) -> list[tuple[str, Estimate]]:
+    def estimate(self) -> list[tuple[str, RequestEstimate]]:
         """Return what judging would use, by judge model."""
         from r2med.judge.judging import items_of
 

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from r2med.errors import DataError, UsageError, plural
 from r2med.execution.resources import Progress, Resources
-from r2med.expand.prompts import Prompt, prompt_of
+from r2med.expand.prompts import Prompt, load_prompt
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.rerank.llm_answers import split_thought
@@ -43,7 +43,7 @@ class Question(Generic[T]):
     def messages(self, **texts: str) -> tuple[Message, ...]:
         """Return the conversation with the texts filled in."""
         system = Message("system", self.prompt.texts["system"])
-        return (system, Message("user", self.prompt.says("user", **texts)))
+        return (system, Message("user", self.prompt.fill("user", **texts)))
 
     def read_answer(self, text: str) -> T | None:
         """Return the value in an answer; None if it cannot be read."""
@@ -59,7 +59,7 @@ class Question(Generic[T]):
 def load_question(name: str, read: Read[T], prompts_folder: Path) -> Question[T]:
     """Return a prompt of the package, or the user's file of the same name."""
     shipped = files("r2med.build") / "prompts" / f"{name}.toml"
-    return Question(name, prompt_of(name, shipped, prompts_folder / f"{name}.toml"), read)
+    return Question(name, load_prompt(name, shipped, prompts_folder / f"{name}.toml"), read)
 
 
 def open_chat(name: str, resources: Resources, option: str) -> Chat:

@@ -10,7 +10,7 @@ from r2med.build.folder import BuildFolder, Stage, hash_file
 from r2med.build.items import BuildItem, load_items
 from r2med.errors import DataError, UsageError
 from r2med.tasks.reading.collection import read_part
-from r2med.tasks.reading.source import Source
+from r2med.tasks.reading.source import TaskFiles
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 
@@ -23,7 +23,7 @@ def load_working_task(folder: BuildFolder) -> tuple[Task, list[BuildItem]]:
     """
     items = load_items(folder)
     path = folder.need(folder.corpus_path, "corpus")
-    rows = read_part(Source(folder.corpus_folder, "r2med", {"corpus": (path,)}), "corpus")
+    rows = read_part(TaskFiles(folder.corpus_folder, "r2med", {"corpus": (path,)}), "corpus")
     corpus = Corpus(rows.columns["id"], rows.columns["text"])
     if not len(corpus):
         raise DataError(f"{path} has no passages. Run: r2med build corpus {folder.path}")

@@ -18,7 +18,7 @@ from r2med.results.record import Result
 
 @dataclass(frozen=True)
 class TrackerRun:
-    """What a tracker shows of one system."""
+    """The name, parameters and scores of one system in a tracker."""
 
     name: str
     parameters: dict[str, str]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from r2med.answer.conditions import Condition
     from r2med.answer.store import AnswerSet
     from r2med.judge.panel import Show
-    from r2med.remote.budget import Estimate
+    from r2med.remote.budget import RequestEstimate
     from r2med.remote.chat import Remote
     from r2med.report.formats import Format as FormatName
     from r2med.results.select import Ranking
@@ -463,11 +463,11 @@ def _read_conditions(text: str) -> list[Condition]:
     return [options.check_choice(name, CONDITIONS, "--conditions") for name in names]
 
 
-def _describe_cost(cost: Estimate) -> str:
+def _describe_cost(cost: RequestEstimate) -> str:
     tokens = cost.prompt_tokens + cost.completion_tokens
     money = "unknown" if cost.money is None else f"${cost.money:,.2f}"
     return (
-        f"{cost.calls:,} calls, {cost.already_here:,} answers cached, about {tokens:,} tokens, "
+        f"{cost.calls:,} calls, {cost.cached:,} answers cached, about {tokens:,} tokens, "
         f"cost {money} ({cost.basis})"
     )
 

@@ -132,7 +132,7 @@ def audit(
                 strict=strict,
                 force=force,
                 progress=work_line(bar),
-                tell=notice,
+                warn=notice,
             )
             if write_clean is not None:
                 for copy in write_clean_copy(value, write_clean, fields or []):

@@ -141,7 +141,7 @@ def judge_pooled(
         for model, cost in prepared.estimate():
             money = "unknown" if cost.money is None else f"${cost.money:,.2f}"
             notice(
-                f"{model}: {cost.calls:,} calls, {cost.already_here:,} answers cached, cost "
+                f"{model}: {cost.calls:,} calls, {cost.cached:,} answers cached, cost "
                 f"{money} ({cost.basis})."
             )
         if estimate:

@@ -125,10 +125,10 @@ def _unit(text: str, llm: str | None, samples: int | None) -> Unit:
 
 def _write_task(expander: Expander, task: Task, out: Path) -> dict[str, object]:
     """Write a task's generations to a file and return a row of the table."""
-    from r2med.expand.generations import file_in, write_generations
+    from r2med.expand.generations import generations_path, write_generations
 
-    expansion = expander.live(task).expand()
-    path = file_in(out / slug(task.name), expander.method.prompts, expander.method.llm)
+    expansion = expander.bind_live(task).expand()
+    path = generations_path(out / slug(task.name), expander.method.prompts, expander.method.llm)
     write_generations(expansion.queries, path)
     counts = ("generations", "truncated", "empty", "refused", "calls", "cached")
     used = ("prompt_tokens", "completion_tokens", "money")

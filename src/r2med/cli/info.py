@@ -69,12 +69,12 @@ def systems(as_json: options.Json = False) -> None:
 def llms(as_json: options.Json = False) -> None:
     """List the language models known by name; docs/llms.md tells how to add one."""
     from r2med.remote.registry import llms as known
-    from r2med.remote.server import install_line
+    from r2med.remote.server import install_command
 
     described = {name: llm.description or llm.model for name, llm in known().items()}
     local = {name: llm for name, llm in known().items() if llm.local_package}
     lines = [
-        f"\n{name} runs here after this one line, which compiles nothing:\n{install_line(llm)}"
+        f"\n{name} runs here after this one line, which compiles nothing:\n{install_command(llm)}"
         for name, llm in local.items()
     ]
     answer(described, name_value_table(described.items()), *lines, as_json=as_json)

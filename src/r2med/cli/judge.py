@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from r2med.judge.panel import Panel
     from r2med.judge.pool import Pool
     from r2med.judge.store import JudgementSet
-    from r2med.remote.budget import Estimate
+    from r2med.remote.budget import RequestEstimate
     from r2med.results.select import Ranking
     from r2med.tasks.task import Task
 
@@ -277,11 +277,11 @@ def _describe_pool(task: Task, pool: Pool, systems: int, calibration: int) -> No
     )
 
 
-def _describe_cost(cost: Estimate) -> str:
+def _describe_cost(cost: RequestEstimate) -> str:
     tokens = cost.prompt_tokens + cost.completion_tokens
     money = "unknown" if cost.money is None else f"${cost.money:,.2f}"
     return (
-        f"{cost.calls:,} calls, {cost.already_here:,} answers cached, about {tokens:,} tokens, "
+        f"{cost.calls:,} calls, {cost.cached:,} answers cached, about {tokens:,} tokens, "
         f"cost {money} ({cost.basis})"
     )
 

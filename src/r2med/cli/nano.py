@@ -57,7 +57,7 @@ def build(
         refuse_unread(context, f"with --fill {fill}", "seed")
     recipe = Recipe(queries, documents, fill, seed)
     _, tasks = task_group(names, data_root)
-    built = build_folder(tasks, out, recipe, force=force, strict=strict, tell=notice)
+    built = build_folder(tasks, out, recipe, force=force, strict=strict, warn=notice)
     facts, lines = [], []
     for split, task in built.items():
         facts.append({"split": split, "folder": str(out), **asdict(task)})

@@ -111,7 +111,7 @@ def import_files(
             )
         mapped[name.strip()] = value.strip()
     tables = (corpus, queries, qrels)
-    rows = import_tables(*tables, out=folder, columns=mapped, force=force, tell=notice)
+    rows = import_tables(*tables, out=folder, columns=mapped, force=force, warn=notice)
     counts = map(plural, rows, ("document", "query", "judgement"))
     echo(f"wrote {folder}: {', '.join(counts)}")
     if problems := check_one(folder)[0]:
@@ -276,7 +276,7 @@ def profile(
         return
     title, group = task_group(names, data_root)
     encoder = None if dense == "none" else dense
-    profiles = (profile_with_candidates(task, encoder, tell=notice)[0] for task in group)
+    profiles = (profile_with_candidates(task, encoder, warn=notice)[0] for task in group)
     show_value(Profiles(title, tuple(profiles)), output_format)
 
 

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from r2med.expand.expander import Bound, FromModel
-from r2med.expand.generations import FromFile
-from r2med.remote.budget import CHARACTERS_PER_TOKEN, Estimate
+from r2med.expand.expander import Generations, LiveGenerations
+from r2med.expand.generations import StoredGenerations
+from r2med.remote.budget import CHARACTERS_PER_TOKEN, RequestEstimate
 from r2med.rerank.llm import LlmReranker
 from r2med.retrieve.api import ApiRetriever
 from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage
@@ -25,7 +25,7 @@ from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
 #: What decides the requests of a stage, as text, and the estimate of these requests.
-StageRequests = tuple[str, Estimate]
+StageRequests = tuple[str, RequestEstimate]
 WorkType = Literal["index", "documents", "queries", "encode", "generate", "rerank", "answer"]
 #: Work that is repeated for every query, in contrast to work on the corpus.
 PER_QUERY: tuple[WorkType, ...] = ("queries", "generate", "rerank", "answer")
@@ -44,7 +44,7 @@ _LOCAL_BASIS = f"{CHARACTERS_PER_TOKEN} characters per token; prompts of local m
 
 
 def estimate_requests(
-    stage: Stage, task: Task, expansion: Bound | None = None
+    stage: Stage, task: Task, expansion: Generations | None = None
 ) -> Iterator[StageRequests]:
     """Estimate the requests of every stage that calls a model over HTTP.
 
@@ -57,8 +57,8 @@ def estimate_requests(
             for member in members:
                 yield from estimate_requests(member, task, expansion)
         case Expanding(name=name, first=first):
-            bound = stage.bound(task)
-            if isinstance(bound, FromModel):
+            bound = stage.generations(task)
+            if isinstance(bound, LiveGenerations):
                 yield name, bound.estimate()
             for inner_name, estimate in estimate_requests(first, task, bound):
                 yield f"{name} | {inner_name}", estimate
@@ -70,10 +70,10 @@ def estimate_requests(
 
 
 def _estimate_embedding_requests(
-    retriever: ApiRetriever, task: Task, expansion: Bound | None
-) -> Estimate:
+    retriever: ApiRetriever, task: Task, expansion: Generations | None
+) -> RequestEstimate:
     queries = None
-    if isinstance(expansion, FromFile):
+    if isinstance(expansion, StoredGenerations):
         forms = [form for variant in expansion.expand().variants for form in variant]
         queries = [part.text for form in forms for part in form.dense]
     elif expansion is not None:
@@ -216,7 +216,7 @@ def estimate_daily_use(
 
 
 def _walk(
-    stage: Stage, size: TaskSize, width: int | None, expansion: Bound | None
+    stage: Stage, size: TaskSize, width: int | None, expansion: Generations | None
 ) -> Iterator[StageEstimate]:
     match stage:
         case Retrieval(entry=entry) if entry.backend == "bm25":
@@ -233,9 +233,13 @@ def _walk(
             for member in members:
                 yield from _walk(member, size, width, expansion)
         case Expanding(name=name, first=first):
-            bound = stage.bound(size.data) if size.data else stage.expander.live(size.stand_in)
+            bound = (
+                stage.generations(size.data)
+                if size.data
+                else stage.expander.bind_live(size.stand_in)
+            )
             asks_model = stage.expander.method.generations in ("auto", "live")
-            if isinstance(bound, FromModel) and (size.data is not None or asks_model):
+            if isinstance(bound, LiveGenerations) and (size.data is not None or asks_model):
                 yield _from_requests("generate", name, bound.estimate(), size)
             yield from _walk(first, size, width, bound)
         case Reranking(first=first, reranker=reranker):
@@ -263,7 +267,7 @@ def _estimate_index(stage: Retrieval, size: TaskSize) -> StageEstimate:
 
 
 def _estimate_encoding(
-    stage: Retrieval, size: TaskSize, width: int | None, expansion: Bound | None
+    stage: Retrieval, size: TaskSize, width: int | None, expansion: Generations | None
 ) -> Iterator[StageEstimate]:
     settings = stage.settings
     dimensions = int(str(settings.get("dimensions") or 0)) or width
@@ -305,27 +309,29 @@ def _estimate_scoring(stage: Reranking, size: TaskSize, depth: int) -> StageEsti
     return StageEstimate(size.task, stage.text, "rerank", texts=pairs, tokens=tokens, basis=basis)
 
 
-def _from_requests(work: WorkType, name: str, estimate: Estimate, size: TaskSize) -> StageEstimate:
+def _from_requests(
+    work: WorkType, name: str, estimate: RequestEstimate, size: TaskSize
+) -> StageEstimate:
     return StageEstimate(
         size.task,
         name,
         work,
         texts=estimate.calls,
         tokens=estimate.prompt_tokens + estimate.completion_tokens,
-        cached=estimate.already_here,
+        cached=estimate.cached,
         money=estimate.money,
         basis=size.describe_basis(estimate.basis),
     )
 
 
-def _expected_tokens(expansion: Bound) -> float:
-    if isinstance(expansion, FromModel):
+def _expected_tokens(expansion: Generations) -> float:
+    if isinstance(expansion, LiveGenerations):
         return expansion.expected_tokens
     texts = [sample.answer for query in expansion.expand().queries for sample in query.samples]
     return sum(map(len, texts)) / max(len(texts), 1) / CHARACTERS_PER_TOKEN
 
 
-def _name_expander(expansion: Bound) -> str:
+def _name_expander(expansion: Generations) -> str:
     return f"{expansion.method.prompts}:{expansion.method.llm}"
 
 

@@ -13,7 +13,7 @@ from r2med.answer.prompt import AnswerPrompt
 from r2med.evaluation.estimate import StageEstimate, TaskSize
 from r2med.remote.budget import CHARACTERS_PER_TOKEN
 from r2med.remote.chat import Chat
-from r2med.remote.completions import ChatRequest, prompt_tokens
+from r2med.remote.completions import ChatRequest, estimate_prompt_tokens
 
 
 def estimate_answering(
@@ -41,7 +41,7 @@ def _prompt_length(prompt: AnswerPrompt, size: TaskSize, passages: int | None) -
     template = prompt.messages("", None if passages is None else [""] * passages)
     longest = prompt.longest_passage / CHARACTERS_PER_TOKEN
     texts = size.query_tokens + (passages or 0) * min(size.document_tokens, longest)
-    return prompt_tokens(ChatRequest(template)) + texts
+    return estimate_prompt_tokens(ChatRequest(template)) + texts
 
 
 def _row(chat: Chat, size: TaskSize, name: str, tokens: float, samples: int) -> StageEstimate:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from r2med.errors import MissingError, R2MedError, UsageError
 from r2med.execution.resources import Resources
-from r2med.expand.answers import Expanded, Expansion, Rule, strip
-from r2med.expand.expander import FromModel
+from r2med.expand.answers import ExpandedQuery, Expansion, Rule, extract_answer
+from r2med.expand.expander import LiveGenerations
 from r2med.expand.generations import check_fit, read_generations, read_traces
 from r2med.paths import home_folder
 from r2med.rerank.traces import RerankAnswer, read_rerank_answers
@@ -278,10 +278,13 @@ class StoredPipeline:
             queries = []
             for query_id, query in alone.queries.items():
                 samples = tuple(
-                    replace(sample, answer=strip(strip(sample.raw, of_model), of_method))
+                    replace(
+                        sample,
+                        answer=extract_answer(extract_answer(sample.raw, of_model), of_method),
+                    )
                     for sample in rows[query_id].samples[: settings["n"]]
                 )
-                queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
+                queries.append(ExpandedQuery(query_id, query, samples, traces.get(query_id, ())))
             fuse = settings["combine"] == "fuse" and settings["n"] > 1
             return Expansion(tuple(queries), rule, fuse, {"generations_from": str(path)})
         return None
@@ -342,9 +345,9 @@ def _recorded_prompt(result: Result, alone: Task, terms: Resources) -> str | Non
     stage = System.from_spec(spec, terms).stage
     if not isinstance(stage, Expanding):
         return None
-    bound = stage.expander.live(alone)
+    bound = stage.expander.bind_live(alone)
     recorded = {value for _, value in flatten(result.record.system.identity)}
-    return bound.openings[0] if bound.prompt.hash in recorded else None
+    return bound.opening_prompts[0] if bound.prompt.hash in recorded else None
 
 
 def _run(system: System, task: Task, alone: Task) -> Explained:
@@ -356,9 +359,9 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
             f"got {str(system)!r}. Any other system is explained from its stored result."
         )
     try:
-        bound = stage.bound(alone)
+        bound = stage.generations(alone)
         expansion = bound.expand()
-        prompt = bound.openings[0] if isinstance(bound, FromModel) else None
+        prompt = bound.opening_prompts[0] if isinstance(bound, LiveGenerations) else None
     finally:
         system.resources.close()
     [query_id] = alone.queries.ids.to_pylist()

@@ -54,7 +54,7 @@ from r2med.systems.stages import (
     Stage,
     bind,
     check_strict,
-    leaves,
+    independent_stages,
     safeguards,
 )
 from r2med.tasks.task import Task
@@ -102,7 +102,7 @@ class TaskRunner:
         task, workers = self.task, system.resources.workers
         if workers is None:
             return
-        for leaf in leaves(bind(system.stage, task)):
+        for leaf in independent_stages(bind(system.stage, task)):
             if not isinstance(leaf, Retrieval) or leaf.entry.backend != "bm25":
                 continue
             planned = PlannedResult.of(leaf, task)
@@ -132,7 +132,7 @@ class TaskRunner:
     ) -> Result:
         stage, address = planned.stage, (planned.key, planned.stage.text)
         if isinstance(stage, Expanding):
-            for notice in stage.bound(self.task).notices:
+            for notice in stage.generations(self.task).notices:
                 self.warn(notice)
         stored = self.finished.get(address) or self._read_stored(planned)
         run_again = self.force or resources.options.fresh

@@ -88,7 +88,7 @@ class Resources:
 
             options = self.options
             self._remote = Remote(
-                options.limits, url=options.llm_url, fresh=options.fresh, tell=self.warn
+                options.limits, url=options.llm_url, fresh=options.fresh, warn=self.warn
             )
         return self._remote
 

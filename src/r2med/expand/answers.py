@@ -1,7 +1,7 @@
-"""What a model wrote for queries, and what is searched for with it.
+"""Generated texts, and how they are combined with queries for the search.
 
-An answer is stripped of its reasoning and judged usable, cut, empty or refused; queries and their
-answers become what is searched for by the rule of a method.
+An answer is extracted from the text of a model and classified as usable, truncated, empty or
+refused. The rule of a method then combines it with the query.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Outcome = Literal["ok", "truncated", "empty", "refused"]
 
 _QUERY, _GENERATED = "{query}", "{generated}"
 _ANSWER_TAG, _ANSWER_END = "<answer>", "</answer>"
-#: Characters of a text by which it is judged to decline.
-_JUDGED = 20_000
+#: Characters of a text that are searched for a refusal.
+_MOST_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One generation: as the model wrote it, the answer in it, and what became of it."""
+    """One generation: the text of the model, the answer in it, and how it is classified."""
 
     raw: str
     answer: str
@@ -38,15 +38,15 @@ class Sample:
 
     @property
     def useful(self) -> bool:
-        """Whether it is searched with; otherwise the query stands for itself."""
+        """Whether it is used for the search; otherwise the plain query is searched for."""
         return self.outcome not in ("empty", "refused")
 
 
-def judge(raw: str, answer: str, finish: str) -> Sample:
-    """A live generation with its outcome; `finish` is what the server said of it.
+def classify_answer(raw: str, answer: str, finish: str) -> Sample:
+    """Classify a new generation; `finish` is how it ended according to the server.
 
-    Where there is a text, the text decides whether it is a refusal. One that a server's filter cut
-    short is used as far as it goes, as one that was cut at the token limit is.
+    A refusal is recognised by its text. A text that was cut by the server's content filter is used,
+    like one that was cut at the token limit.
     """
     if not answer.strip():
         return Sample(raw, answer, "refused" if finish == "refusal" else "empty")
@@ -55,17 +55,19 @@ def judge(raw: str, answer: str, finish: str) -> Sample:
     return Sample(raw, answer, "truncated" if finish in ("length", "refusal") else "ok")
 
 
-def strip(text: str, how: Stripping) -> str:
-    """The answer in a text; a text without its marker is taken whole.
+def extract_answer(text: str, stripping: Stripping) -> str:
+    """Return the answer in a text; the whole text if it has no marker.
 
     As in the published runs the first marker counts, and an answer needs both of its tags.
     """
-    match how:
+    match stripping:
         case "think" | "final-response":
-            _, marked, rest = text.partition("</think>" if how == "think" else "Final Response")
-            return rest.strip() if marked else text
+            marker = "</think>" if stripping == "think" else "Final Response"
+            _, found_marker, answer = text.partition(marker)
+            return answer.strip() if found_marker else text
         case "answer":
-            answer, end_tag, _ = text.partition(_ANSWER_TAG)[2].partition(_ANSWER_END)
+            _, _, after_tag = text.partition(_ANSWER_TAG)
+            answer, end_tag, _ = after_tag.partition(_ANSWER_END)
             return answer.strip() if end_tag else text
         case "none":
             return text
@@ -73,23 +75,25 @@ def strip(text: str, how: Stripping) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """Templates with {query} and {generated}: one for words, one or more for vectors to average."""
+    """How queries and generations are combined: templates with {query} and {generated}."""
 
     lexical: str
+    """The template for lexical retrievers."""
     dense: tuple[str, ...]
+    """The templates for dense retrievers; the vectors of all texts are averaged."""
 
     def __post_init__(self) -> None:
         for template in (self.lexical, *self.dense):
             if _QUERY not in template and _GENERATED not in template:
                 raise UsageError(
-                    f"combination rule {template!r}: expected {_QUERY} or {_GENERATED} in it."
+                    f"the template {template!r} contains neither {_QUERY} nor {_GENERATED}."
                 )
 
     def form(self, query_id: str, query: str, answers: Sequence[str]) -> QueryForm:
-        """One query as it is searched for; without any answer it stands for itself.
+        """Combine a query with its answers; without answers the plain query is searched for.
 
-        Several answers are joined by a space for words; for vectors each gives a part of its own,
-        and the query enters the mean once.
+        A lexical retriever searches for all answers joined by spaces. For a dense retriever each
+        answer has its own vector, and the query is part of the mean once.
         """
         if not answers:
             return QueryForm(query_id, query, (Part(query),))
@@ -102,39 +106,40 @@ class Rule:
         return QueryForm(query_id, lexical, dense)
 
 
-#: Every method combines so when the model reasons, since only its stripped answer is used.
+#: The rule for reasoning models with every method, since only the extracted answer is used.
 ANSWER_ALONE = Rule(lexical=_GENERATED, dense=(_QUERY, _GENERATED))
 
 
 @dataclass(frozen=True)
-class Expanded:
-    """One query and what was generated for it; agents leave a trace for every sample."""
+class ExpandedQuery:
+    """One query with its generations."""
 
     query_id: str
     query: str
     samples: tuple[Sample, ...]
     traces: tuple[Trace, ...] = ()
+    """One per sample for agents, otherwise empty."""
 
 
 @dataclass(frozen=True)
 class Expansion:
     """All queries of a task, expanded by one method and model."""
 
-    queries: tuple[Expanded, ...]
+    queries: tuple[ExpandedQuery, ...]
     rule: Rule
     fuse: bool = False
-    """Whether each sample is searched by itself and the runs are fused."""
+    """Whether there is one search per sample, and the runs are fused."""
     work: Mapping[str, object] = field(default_factory=dict)
-    """Where the generations come from and what they took: calls, tokens, seconds, money."""
+    """The source of the generations and their cost: calls, tokens, seconds, money."""
 
     @property
     def source(self) -> str:
-        """The file that the generations are from, or the model."""
+        """The file of the generations, or `live` if a model was called."""
         return str(self.work.get("generations_from", ""))
 
     @property
     def variants(self) -> tuple[tuple[QueryForm, ...], ...]:
-        """The forms to search with: one set, or one per sample where their runs are fused."""
+        """The query forms of every search: one search, or one per sample if runs are fused."""
         if not self.fuse:
             return (self._forms(slice(None)),)
         count = max((len(query.samples) for query in self.queries), default=1)
@@ -142,11 +147,11 @@ class Expansion:
 
     @property
     def fallen_back(self) -> int:
-        """How many queries have no useful generation and stand for themselves."""
+        """How many queries have no usable generation, so that the plain query is searched for."""
         return sum(not any(sample.useful for sample in query.samples) for query in self.queries)
 
     def facts(self) -> Mapping[str, object]:
-        """Counts for the record, and the first query as it is searched for."""
+        """Return counts for the record, and the combined form of the first query."""
         samples = [sample for query in self.queries for sample in query.samples]
         outcomes = Counter(sample.outcome for sample in samples)
         facts: dict[str, object] = {
@@ -171,34 +176,35 @@ class Expansion:
             facts["first_dense"] = [part.text for part in first.dense]
         return facts
 
-    def _forms(self, chosen: slice) -> tuple[QueryForm, ...]:
-        """Every query as it is searched for with some of its samples."""
-        return tuple(
-            self.rule.form(
-                query.query_id, query.query, [s.answer for s in query.samples[chosen] if s.useful]
-            )
-            for query in self.queries
-        )
+    def _forms(self, sample_slice: slice) -> tuple[QueryForm, ...]:
+        """Combine every query with some of its samples."""
+        forms = []
+        for query in self.queries:
+            answers = [sample.answer for sample in query.samples[sample_slice] if sample.useful]
+            forms.append(self.rule.form(query.query_id, query.query, answers))
+        return tuple(forms)
 
 
 def is_refusal(text: str) -> bool:
-    """Whether a text declines to answer, and says nothing else of substance.
+    """Whether a text declines to answer and has no other content.
 
     "I cannot help with that" declines; "I cannot exclude pulmonary embolism" does not, nor does an
-    apology that an answer follows.
+    apology followed by an answer.
     """
-    judged = text.strip()[:_JUDGED].replace("’", "'")
-    clauses = [clause for clause in _CLAUSE_END.split(judged) if clause]
-    if not any(_DECLINES.search(clause) for clause in clauses[:_OPENING]):
+    beginning = text.strip()[:_MOST_CHARACTERS].replace("’", "'")
+    clauses = [clause for clause in _CLAUSE_END.split(beginning) if clause]
+    if not any(_DECLINES.search(clause) for clause in clauses[:_FIRST_CLAUSES]):
         return False
-    rest = [clause for clause in clauses if not _COURTESY.search(clause)]
-    return sum(len(clause.split()) for clause in rest) < _SUBSTANCE
+    content = [clause for clause in clauses if not _COURTESY.search(clause)]
+    return sum(len(clause.split()) for clause in content) < _LEAST_CONTENT_WORDS
 
 
-#: Clauses in which a refusal declines, and words beside courtesies from which a text is an answer.
-_OPENING, _SUBSTANCE = 4, 5
-#: Repetitions are bounded or entered at one place only, so that judging takes time in proportion
-#: to the text.
+#: A refusal declines in one of the first clauses of a text.
+_FIRST_CLAUSES = 4
+#: A text with this many words besides courtesies is an answer.
+_LEAST_CONTENT_WORDS = 5
+#: In these patterns repetitions are bounded, or can start at one position only, so that the time
+#: for matching is linear in the length of the text.
 _CLAUSE_END = re.compile(
     r"(?<=[.!?;:])\s+|\n+|(?<!help)(?:,\s{0,20}|(?<!\s)\s{1,20})(?=(?:but|although)\b)", re.I
 )
@@ -229,7 +235,7 @@ _DECLINES = re.compile(
     r"|\bunable to (?:assist|help|comply|fulfil)",
     re.I,
 )
-#: What surrounds a refusal: it declines, apologises, names the speaker, refers, or offers.
+#: Clauses around a refusal: they decline, apologise, name the speaker, refer to others, or offer.
 _COURTESY = re.compile(
     rf"{_DECLINES.pattern}|^\W{{0,40}}but\W{{0,40}}$|{_SELF}|\bsorry\b|\bapologi|\bunfortunately\b"
     r"|\b(?:consult|see|seek|contact|speak (?:to|with)|talk (?:to|with|things)|reach out)\b.{0,120}"

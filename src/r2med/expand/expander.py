@@ -1,14 +1,14 @@
-"""Generation methods at work: texts for a task's queries, from a file or from the model itself.
+"""Expanders: generate texts for the queries of a task, or read them from a file.
 
 A pipeline calls, in this order:
 
-    expander = Expander(method, resources, finders)
-    bound = expander.on(task)                decides where the generations come from
-    bound.identity                           part of the result's key; no model is asked
-    expansion = bound.expand()               generates what is not on disk yet
+    expander = Expander(method, resources, make_finder)
+    generations = expander.bind(task)        chooses a file or the model
+    generations.identity                     part of the result's key; calls no model
+    expansion = generations.expand()         reads the file, or calls the model
     runs = [search_forms(searcher, task.queries, forms, depth=d) for forms in expansion.variants]
 
-More than one variant (`[combine=fuse]`) means: one run each, fused by reciprocal rank.
+With `[combine=fuse]` there are several variants, whose runs are fused by reciprocal rank.
 """
 
 from __future__ import annotations
@@ -18,17 +18,36 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Literal
 
 from r2med.algorithms import TASK_SPECIFIC
 from r2med.errors import UsageError
 from r2med.execution.resources import Resources
-from r2med.expand.agents import Loop, Passage, Trace
-from r2med.expand.answers import ANSWER_ALONE, Expanded, Expansion, Rule, judge, strip
-from r2med.expand.generations import FromFile, file_in, find_file, write_generations
-from r2med.expand.prompts import Prompt, TaskKind, query_noun, read_prompt, task_kind
+from r2med.expand.agents import AgentLoop, RetrievedPassage, Trace
+from r2med.expand.answers import (
+    ANSWER_ALONE,
+    ExpandedQuery,
+    Expansion,
+    Rule,
+    classify_answer,
+    extract_answer,
+)
+from r2med.expand.generations import (
+    StoredGenerations,
+    find_generations,
+    generations_path,
+    write_generations,
+)
+from r2med.expand.prompts import (
+    Prompt,
+    PromptType,
+    choose_prompt_type,
+    describe_query_type,
+    read_prompt,
+)
 from r2med.paths import cache_folder, slug
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import RequestEstimate
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import LLM, Stripping, find_llm
@@ -36,13 +55,14 @@ from r2med.retrieve.interface import Retriever, Searcher
 from r2med.settings import setting, settings_identity
 from r2med.tasks.task import Queries, Task
 
-_OF_READERS = ("search", "passages", "words")
-_OF_AGENTS = ("turns", "tokens")
+#: Settings that only methods which read passages use, and settings that only agents use.
+_PASSAGE_SETTINGS = ("search", "passages", "words")
+_AGENT_SETTINGS = ("turns", "tokens")
 
 
 @dataclass(frozen=True)
 class Method:
-    """All that an entry of methods.toml may say; that file documents each field."""
+    """The settings of an entry of methods.toml; that file documents each field."""
 
     prompts: str
     style: Literal["direct", "search-o1", "search-r1"]
@@ -50,7 +70,7 @@ class Method:
     dense: tuple[str, ...]
     strip: Stripping
     combine: Literal["average", "fuse"]
-    kind: TaskKind | Literal["auto"]
+    kind: PromptType | Literal["auto"]
     search: str
     llm: str = setting(identity="content")
     generations: str = setting(identity="content")
@@ -66,8 +86,8 @@ class Method:
 
     @cached_property
     def model(self) -> LLM:
-        """The model's entry; of an unknown name, what is assumed of any model."""
-        return find_llm(self.llm, anything=True)
+        """The registry entry of the model; defaults if its name is not registered."""
+        return find_llm(self.llm, allow_unknown=True)
 
     @cached_property
     def rule(self) -> Rule:
@@ -75,13 +95,13 @@ class Method:
         return ANSWER_ALONE if self.model.reasoning else Rule(self.lexical, self.dense)
 
     @property
-    def agent(self) -> bool:
+    def is_agent(self) -> bool:
         """Whether the model may search while it reasons."""
         return self.style != "direct"
 
     @property
     def llm_options(self) -> dict[str, str]:
-        """What the method changes in the model's entry."""
+        """Settings of the model that the method overrides."""
         options: dict[str, str] = {}
         if self.server != "url":
             options["server"] = self.server
@@ -92,108 +112,123 @@ class Method:
         return options
 
     @property
-    def fuses(self) -> bool:
-        """Whether each generation is searched with by itself and the runs are fused."""
+    def fuses_runs(self) -> bool:
+        """Whether there is one search per generation, and the runs are fused."""
         return self.combine == "fuse" and self.n > 1
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """What the model's entry decides: how texts are stripped and combined."""
+        """How answers are extracted and combined, which depends on the model too."""
         return {
             "lexical": self.rule.lexical,
             "dense": list(self.rule.dense),
             "strip": [self.model.stripping, self.strip],
         }
 
-    def answer_in(self, raw: str) -> str:
-        """The answer in what a model wrote: by the model's own mark, then by the method's."""
-        return strip(strip(raw, self.model.stripping), self.strip)
+    def extract_answer(self, raw: str) -> str:
+        """Return the answer in a text: by the model's marker first, then by the method's."""
+        without_reasoning = extract_answer(raw, self.model.stripping)
+        return extract_answer(without_reasoning, self.strip)
 
-    def expansion(self, queries: tuple[Expanded, ...], work: Mapping[str, object]) -> Expansion:
-        """Queries with their generations, to be combined and searched by this method's rule."""
-        return Expansion(queries, self.rule, self.fuses, work)
+    def expansion(
+        self, queries: tuple[ExpandedQuery, ...], work: Mapping[str, object]
+    ) -> Expansion:
+        """Return queries with generations, to be combined by the rule of this method."""
+        return Expansion(queries, self.rule, self.fuses_runs, work)
 
     def check(self) -> None:
-        """Refuse a method without a model, and options that contradict it or have no effect."""
+        """Raise UsageError if the model is missing, or a setting is missing or has no effect."""
         if not self.llm:
             raise UsageError(
                 f"{self.prompts}: which model? Write it after a colon, as in "
                 f"'{self.prompts}:qwen-7b | bm25'; docs/llms.md lists the names."
             )
-        reads = self.agent or "{passages}" in read_prompt(self.prompts, "question").texts["user"]
-        unused = (*(() if self.agent else _OF_AGENTS), *(() if reads else _OF_READERS))
-        for name in unused:
-            if value := getattr(self, name):
-                why = "does not search" if name in _OF_READERS else "is no agent and asks once"
-                raise UsageError(
-                    f"{self.prompts}[{name}={value}] has no effect: {self.prompts} {why}. "
-                    f"Leave {name} out."
-                )
-        if reads and not (self.search and self.passages and self.words):
+        user_prompt = read_prompt(self.prompts, "question").texts["user"]
+        reads_passages = self.is_agent or "{passages}" in user_prompt
+        if not self.is_agent:
+            self._check_unset(_AGENT_SETTINGS, "is not an agent and sends one request per query")
+        if not reads_passages:
+            self._check_unset(_PASSAGE_SETTINGS, "does not search")
+        elif not (self.search and self.passages and self.words):
             example = "[search=bm25,passages=3,words=200]"
             raise UsageError(
                 f"{self.prompts}: it needs a retriever and passages to read, as in {example}."
             )
-        Rule(self.lexical, self.dense)
+        Rule(self.lexical, self.dense)  # raises UsageError for a template without a placeholder
+
+    def _check_unset(self, names: Sequence[str], reason: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value:
+                raise UsageError(
+                    f"{self.prompts}[{name}={value}] has no effect: {self.prompts} {reason}. "
+                    f"Leave {name} out."
+                )
 
 
 @dataclass(frozen=True)
 class Finder:
-    """A retriever over one task's corpus, which is prepared when first searched."""
+    """Finds passages in the corpus of one task, which is indexed by the first search."""
 
     task: Task
     retriever: Retriever
     identity: Mapping[str, object]
-    """What decides its rankings: the retriever's settings, and what it read."""
+    """Everything that can change its rankings."""
 
-    def __call__(self, texts: Sequence[str], depth: int) -> list[list[Passage]]:
-        """The best passages for each text; a document that scores nothing was not found."""
-        ids = [f"search-{place}" for place in range(len(texts))]
-        run = self._searcher.search(Queries.of(ids, texts), depth=depth)
-        lists = (run.ranking(query) for query in ids)
-        document = self.task.document
-        return [[Passage(name, document(name)) for name, score in hits if score] for hits in lists]
+    def __call__(self, texts: Sequence[str], depth: int) -> list[list[RetrievedPassage]]:
+        """Return the best passages for each text, without documents of score 0."""
+        query_ids = [f"search-{index}" for index in range(len(texts))]
+        run = self._searcher.search(Queries.of(query_ids, texts), depth=depth)
+        return [
+            [
+                RetrievedPassage(document_id, self.task.document(document_id))
+                for document_id, score in run.ranking(query_id)
+                if score
+            ]
+            for query_id in query_ids
+        ]
 
     @cached_property
     def _searcher(self) -> Searcher:
         return self.retriever.prepare(self.task)
 
 
-#: From a task and the text of a retriever (such as `bm25`) to a finder in its corpus.
-Finders = Callable[[Task, str], Finder]
+#: From a task and the spec of a retriever (such as `bm25`) to a finder for the task's corpus.
+MakeFinder = Callable[[Task, str], Finder]
 
 
 @dataclass(frozen=True)
 class Expander:
-    """`METHOD:LLM`, not yet bound to a task."""
+    """A method and a model (`METHOD:LLM`), not yet bound to a task."""
 
     method: Method
     resources: Resources
-    finders: Finders
+    make_finder: MakeFinder
 
     def __post_init__(self) -> None:
         self.method.check()
 
-    def on(self, task: Task, *, keep: bool = True) -> Bound:
-        """Take the file that the method's `generations` names, or the model."""
-        return find_file(task, self.method) or replace(self.live(task), keep=keep)
+    def bind(self, task: Task, *, keep: bool = True) -> Generations:
+        """Return the generations for a task: from the file in `[generations=...]`, or live."""
+        stored = find_generations(task, self.method)
+        return stored or replace(self.bind_live(task), keep=keep)
 
-    def live(self, task: Task) -> FromModel:
-        """Bind to the model, whatever files there are."""
-        finder = self.finders(task, self.method.search) if self.method.search else None
-        return FromModel(task, self.method, finder, self.resources)
+    def bind_live(self, task: Task) -> LiveGenerations:
+        """Return live generations for a task, even if there is a file."""
+        finder = self.make_finder(task, self.method.search) if self.method.search else None
+        return LiveGenerations(task, self.method, finder, self.resources)
 
 
 @dataclass(frozen=True)
-class FromModel:
-    """Generations that a model makes now, or made before and are kept call by call."""
+class LiveGenerations:
+    """Generations of a model for a task; its answers are cached one by one."""
 
     task: Task
     method: Method
     finder: Finder | None
     resources: Resources
     keep: bool = True
-    """Whether finished generations are also written to the shelf, for reading."""
+    """Whether finished generations are also written to a file, for people to read."""
     notices: tuple[str, ...] = ()
 
     @cached_property
@@ -203,49 +238,53 @@ class FromModel:
 
     @cached_property
     def prompt(self) -> Prompt:
-        """The words of the method for this kind of task."""
-        kind = self.method.kind
-        kind = task_kind(self.task.entry) if kind == "auto" else kind
-        return read_prompt(self.method.prompts, kind, self.resources.options.prompts)
+        """The prompt of the method for this type of task."""
+        prompt_type = self.method.kind
+        if prompt_type == "auto":
+            prompt_type = choose_prompt_type(self.task.entry)
+        return read_prompt(self.method.prompts, prompt_type, self.resources.options.prompts)
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """Model, words, what is searched, and how texts are stripped and combined."""
+        """Everything that can change the expansion: model, prompt, search and combination."""
         return {
             "llm": dict(self.chat.identity),
             "search": dict(self.finder.identity) if self.finder else None,
             TASK_SPECIFIC: {
                 "prompt": self.prompt.hash,
-                "asked_about": query_noun(self.task.entry),
+                "asked_about": describe_query_type(self.task.entry),
             },
             **self.method.identity,
         }
 
     @cached_property
-    def openings(self) -> tuple[str, ...]:
-        """The opening request of every query; a method that reads before it writes searches now."""
-        method, kind = self.method, query_noun(self.task.entry)
+    def opening_prompts(self) -> tuple[str, ...]:
+        """The first prompt for every query; if it contains passages, these are searched for now."""
+        method, query_type = self.method, describe_query_type(self.task.entry)
         queries = self.task.queries.texts.to_pylist()
-        shown = [""] * len(queries)
-        if self.finder and not method.agent:
+        passage_lists = [""] * len(queries)
+        if self.finder and not method.is_agent:
             for row, passages in enumerate(self.finder(queries, method.passages)):
-                listed = self.prompt.passages([p.text for p in passages], words=method.words)
-                shown[row] = listed or "(none was found)"
+                texts = [passage.text for passage in passages]
+                listed = self.prompt.list_passages(texts, words=method.words)
+                passage_lists[row] = listed or "(none was found)"
         return tuple(
-            self.prompt.first(kind=kind, query=query, passages=listed, turns=str(method.turns))
-            for query, listed in zip(queries, shown, strict=True)
+            self.prompt.opening_request(
+                query_type=query_type, query=query, passages=listed, turns=str(method.turns)
+            )
+            for query, listed in zip(queries, passage_lists, strict=True)
         )
 
     @cached_property
-    def loop(self) -> Loop | None:
-        """What an agent goes on in after its opening request; None where a model is asked once."""
-        if self.finder is None or not self.method.agent:
+    def loop(self) -> AgentLoop | None:
+        """The loop that runs agents; None if the method sends one request per query."""
+        if self.finder is None or not self.method.is_agent:
             return None
-        return Loop(self.method, self.prompt, self.finder)
+        return AgentLoop(self.method, self.prompt, self.finder)
 
     @property
     def requests(self) -> tuple[ChatRequest, ...]:
-        """The first request for every query and sample, sample by sample."""
+        """The first requests: those of all queries for sample 0, then for sample 1, and so on."""
         return tuple(
             ChatRequest(
                 messages=(Message("user", text),),
@@ -254,17 +293,17 @@ class FromModel:
                 max_tokens=self.method.max_tokens or None,
             )
             for sample in range(self.method.n)
-            for text in self.openings
+            for text in self.opening_prompts
         )
 
     @property
     def expected_tokens(self) -> int:
-        """About how long a generation will be."""
+        """The expected length of a generation."""
         expected = self.chat.llm.expected_tokens
         return min(expected, self.method.max_tokens or expected)
 
-    def estimate(self) -> Estimate:
-        """What asking would use, before anything is asked."""
+    def estimate(self) -> RequestEstimate:
+        """Estimate tokens and money for all requests; calls no model."""
         estimate = self.chat.estimate(self.requests)
         if self.loop is None:
             return estimate
@@ -272,29 +311,38 @@ class FromModel:
         return replace(estimate, basis=f"{estimate.basis}; {more}")
 
     def expand(self) -> Expansion:
-        """Ask for what is not on disk yet; the texts and traces are also kept for reading."""
-        answer_in, traces, answers = self.method.answer_in, list[Trace](), list[ChatAnswer]()
-        ask = partial(self.chat.complete, show=self.resources.progress, taken=answers)
+        """Call the model for all requests without a cached answer, and combine the answers."""
+        answers: list[ChatAnswer] = []
+        complete = partial(self.chat.complete, show=self.resources.progress, received=answers)
+        traces: list[Trace] = []
         if self.loop is None:
-            samples = [judge(a.text, answer_in(a.text), a.finish) for a in ask(self.requests)]
+            samples = [
+                classify_answer(answer.text, self.method.extract_answer(answer.text), answer.finish)
+                for answer in complete(self.requests)
+            ]
         else:
-            outcomes = self.loop.run(self.requests, ask)
-            samples, traces = [each[0] for each in outcomes], [each[1] for each in outcomes]
-        count = len(self.openings)
+            outcomes = self.loop.run(self.requests, complete)
+            samples = [sample for sample, _ in outcomes]
+            traces = [trace for _, trace in outcomes]
+        count = len(self.opening_prompts)
         queries = tuple(
-            Expanded(query_id, query, tuple(samples[place::count]), tuple(traces[place::count]))
-            for place, (query_id, query) in enumerate(self.task.queries.items())
+            # Samples are in the order of `requests`: every query once, then every query again.
+            ExpandedQuery(query_id, query, tuple(samples[row::count]), tuple(traces[row::count]))
+            for row, (query_id, query) in enumerate(self.task.queries.items())
         )
         work = {"generations_from": "live", **self.chat.usage(answers)}
         if self.keep:
-            decides = [self.task.hash, settings_identity(self.method), self.identity]
-            content = json.dumps(decides, sort_keys=True, default=str)
-            key = hashlib.sha256(content.encode()).hexdigest()[:12]
-            folder = cache_folder("expansions") / slug(self.task.name) / key
-            path = file_in(folder, self.method.prompts, self.method.llm)
+            path = self._storage_path()
             write_generations(queries, path)
             work["generations_kept"] = str(path)
         return self.method.expansion(queries, work)
 
+    def _storage_path(self) -> Path:
+        identity = [self.task.hash, settings_identity(self.method), self.identity]
+        content = json.dumps(identity, sort_keys=True, default=str)
+        key = hashlib.sha256(content.encode()).hexdigest()[:12]
+        folder = cache_folder("expansions") / slug(self.task.name) / key
+        return generations_path(folder, self.method.prompts, self.method.llm)
 
-Bound = FromFile | FromModel
+
+Generations = StoredGenerations | LiveGenerations

@@ -1,8 +1,8 @@
-"""Generations on disk: where a system finds them, and the reference's file format.
+"""Files of generations, in the format of the R2MED reference implementation.
 
-A file is `<method>/<llm>/query_with_hydoc.jsonl`, each row `{"id", "text", "hy_doc"}`. Several
-samples add `hy_docs`, the list of all of them. Rows of our own add a `checksum`, and `finish` where
-a generation was cut, empty or refused, so that it stays so when the file is read again.
+A file is `<method>/<llm>/query_with_hydoc.jsonl` with rows `{"id", "text", "hy_doc"}`. If there are
+several samples, `hy_docs` lists all of them. Rows that r2med writes also have a `checksum`, and
+`finish` if a generation was truncated, empty or refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 from urllib.parse import quote
@@ -19,9 +20,9 @@ from urllib.parse import quote
 from r2med.algorithms import TASK_SPECIFIC
 from r2med.errors import DamagedError, DataError, MissingError
 from r2med.expand.agents import Trace
-from r2med.expand.answers import Expanded, Expansion, Outcome, Sample
+from r2med.expand.answers import ExpandedQuery, Expansion, Outcome, Sample
 from r2med.paths import slug, user_path
-from r2med.remote.completions import encodable
+from r2med.remote.completions import replace_lone_surrogates
 from r2med.storage import atomic_file
 from r2med.tasks.fetch.provenance import GENERATIONS as FILE
 from r2med.tasks.fetch.provenance import data_folder, sha256_of
@@ -40,18 +41,18 @@ _HINT = (
 
 
 @dataclass(frozen=True)
-class FromFile:
-    """Generations that were made before, here or elsewhere, bound to a task."""
+class StoredGenerations:
+    """The generations of a file, for one task."""
 
     task: Task
     method: Method
     path: Path
     by_default: bool
-    """Whether the file was taken because it was there, not because it was named."""
+    """Whether the file was found automatically instead of being chosen by the user."""
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The file's content, and how its texts are stripped and combined."""
+        """Everything that can change the expansion: the file's content and the combination."""
         return {TASK_SPECIFIC: {"generations": self._content_hash}, **self.method.identity}
 
     @cached_property
@@ -60,112 +61,124 @@ class FromFile:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a reader of the scores must know of the file."""
-        notice = (
+        """A message about a file that was found automatically."""
+        if not self.by_default:
+            return ()
+        return (
             f"{self.task.name}: generations of {self.method.prompts} by {self.method.llm} are "
-            f"read from {self.path}; [generations=live] asks the model instead."
+            f"read from {self.path}; [generations=live] asks the model instead.",
         )
-        return (notice,) if self.by_default else ()
 
     def expand(self) -> Expansion:
-        """Read, strip and combine; texts count as they stand, unless `finish` says otherwise."""
+        """Read the file and combine its texts with the queries.
+
+        A generation is usable unless the file marks it otherwise (`finish`).
+        """
         rows, traces = read_generations(self.path), read_traces(self.path)
         check_fit(rows, self.task, self.path)
         queries, count = [], self.method.n
         for query_id, query in self.task.queries.items():
-            made = rows[query_id].samples
-            if len(made) < count:
+            stored_samples = rows[query_id].samples
+            if len(stored_samples) < count:
                 raise DataError(
-                    f"{self.path}: query {query_id!r} has {len(made)} generations, "
-                    f"[n={count}] asks for more."
+                    f"{self.path}: query {query_id!r} has {len(stored_samples)} generations, "
+                    f"fewer than [n={count}] asks for."
                 )
-            samples = tuple(replace(s, answer=self.method.answer_in(s.raw)) for s in made[:count])
-            queries.append(Expanded(query_id, query, samples, traces.get(query_id, ())))
+            samples = tuple(
+                replace(sample, answer=self.method.extract_answer(sample.raw))
+                for sample in stored_samples[:count]
+            )
+            queries.append(ExpandedQuery(query_id, query, samples, traces.get(query_id, ())))
         work = {"generations_from": str(self.path), "generations_sha256": self._content_hash}
         return self.method.expansion(tuple(queries), work)
 
 
-def find_file(task: Task, method: Method) -> FromFile | None:
-    """The generations to read, or None when a model is to be asked.
+def find_generations(task: Task, method: Method) -> StoredGenerations | None:
+    """Return the generations that `[generations=...]` selects; None to call the model.
 
-    The method's `generations` is `auto`, `live`, `published` or a path: of a file, of a folder that
-    holds it, or of a root that holds task folders.
+    The setting is `auto`, `live`, `published` or a path: of a file, of the folder with the file, or
+    of a folder with task folders.
     """
     choice = method.generations
     if choice == "live":
         return None
     if choice in ("auto", "published"):
-        entry, home = task.entry, task.source
-        if entry is not None and entry.split is not None:  # a Nano task has its full task's queries
-            home = data_folder(find_task(entry.source))
-        tried = [file_in(home, method.prompts, method.llm)]
+        entry, folder = task.entry, task.source
+        if entry is not None and entry.split is not None:  # Nano tasks use the full task's queries
+            folder = data_folder(find_task(entry.source))
+        candidates = [generations_path(folder, method.prompts, method.llm)]
     else:
         path = user_path(choice)
         folders = [path, path / slug(task.name)]
         last_part = task.name.rpartition("/")[2]
-        if last_part.isprintable() and last_part.strip("."):  # never `..` or what no file can be
+        if last_part.isprintable() and last_part.strip("."):  # a valid folder name, and not `..`
             folders.append(path / last_part)
-        inside = (file_in(folder, method.prompts, method.llm) for folder in folders)
-        tried = [path, path / FILE, *inside]
-    for candidate in tried:
+        in_folders = [generations_path(folder, method.prompts, method.llm) for folder in folders]
+        candidates = [path, path / FILE, *in_folders]
+    for candidate in candidates:
         if candidate.is_file():
-            return FromFile(task, method, candidate, choice == "auto")
+            return StoredGenerations(task, method, candidate, choice == "auto")
     if choice == "auto":
         return None
-    tried_paths = "\n  ".join(dict.fromkeys(map(str, tried)))
+    tried_paths = "\n  ".join(dict.fromkeys(map(str, candidates)))
     raise MissingError(
         f"[generations={choice}]: no generations of {method.prompts} by {method.llm} for "
-        f"{task.name}. Looked for\n  {tried_paths}\nIt is live, published or a path; "
-        "`r2med fetch TASK --generations` downloads what was published, which is not every method "
-        "of every model."
+        f"{task.name}. Tried:\n  {tried_paths}\nExpected live, published or a path. "
+        "`r2med fetch TASK --generations` downloads published generations, which do not exist for "
+        "every method and model."
     )
 
 
-def file_in(folder: Path, method: str, llm: str) -> Path:
-    """Where a task's folder holds the generations of a method and model.
+def generations_path(folder: Path, method: str, llm: str) -> Path:
+    """Return the path of a method's and model's generations below a task's folder.
 
-    A model's name is one folder's name: what would lead elsewhere is escaped as in an address, and
-    a name that no folder could have is a UsageError.
+    Characters of the model's name that cannot be part of a folder name are percent-encoded; a name
+    that is too long for a folder is a UsageError.
     """
-    name = quote(llm, safe=" !$&'()+,:;=@[]~")
-    escaped = name if name.strip(".") else name.replace(".", "%2E")
-    return user_path(folder / method / escaped / FILE)
+    folder_name = quote(llm, safe=" !$&'()+,:;=@[]~")
+    if not folder_name.strip("."):  # `.` and `..` are other folders
+        folder_name = folder_name.replace(".", "%2E")
+    return user_path(folder / method / folder_name / FILE)
 
 
-def read_generations(path: Path) -> dict[str, Expanded]:
-    """The rows of a file by query id, unstripped; the query is empty where a row has no text."""
-    rows: dict[str, Expanded] = {}
-    for row, where in _json_lines(path):
-        expanded = _row(row, where)
-        if expanded.query_id in rows:
+def read_generations(path: Path) -> dict[str, ExpandedQuery]:
+    """Read a file, by query id, without extracting answers; a row without text has query ""."""
+    queries: dict[str, ExpandedQuery] = {}
+    for row, location in _read_rows(path):
+        query = _parse_row(row, location)
+        if query.query_id in queries:
             raise DataError(
-                f"{where}: query {expanded.query_id!r} has a generation already, further up."
+                f"{location}: query {query.query_id!r} already has a generation in an earlier line."
             )
-        rows[expanded.query_id] = expanded
-    return rows
+        queries[query.query_id] = query
+    return queries
 
 
 def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
-    """The traces beside a file of generations, by query; none where there is no such file."""
-    beside = path.with_name(TRACES)
+    """Read the traces in the folder of a generations file, by query id; empty without traces."""
+    traces_path = path.with_name(TRACES)
     traces: dict[str, tuple[Trace, ...]] = {}
-    for row, _ in _json_lines(beside, sealed=True) if beside.is_file() else ():
+    if not traces_path.is_file():
+        return traces
+    for row, _ in _read_rows(traces_path, needs_checksum=True):
         query_id = str(row["id"])
         traces[query_id] = (*traces.get(query_id, ()), Trace.from_json(row))
     return traces
 
 
-def write_generations(queries: Iterable[Expanded], path: Path) -> None:
-    """Write the file, and the agents' traces beside it."""
+def write_generations(queries: Iterable[ExpandedQuery], path: Path) -> None:
+    """Write a file of generations and, for agents, a file of traces in the same folder."""
     rows: list[Mapping[str, object]] = []
     traces: list[Mapping[str, object]] = []
     for query in queries:
-        raws = [encodable(sample.raw) for sample in query.samples]
+        texts = [replace_lone_surrogates(sample.raw) for sample in query.samples]
         outcomes = [sample.outcome for sample in query.samples]
-        several = {"hy_docs": raws} if len(raws) > 1 else {}
-        finish = {"finish": outcomes} if set(outcomes) != {"ok"} else {}
-        row = {"id": query.query_id, "text": query.query, "hy_doc": raws[0]}
-        rows.append({**row, **several, **finish})
+        row: dict[str, object] = {"id": query.query_id, "text": query.query, "hy_doc": texts[0]}
+        if len(texts) > 1:
+            row["hy_docs"] = texts
+        if set(outcomes) != {"ok"}:
+            row["finish"] = outcomes
+        rows.append(row)
         traces += [
             {"id": query.query_id, "sample": sample, **asdict(trace)}
             for sample, trace in enumerate(query.traces)
@@ -175,40 +188,41 @@ def write_generations(queries: Iterable[Expanded], path: Path) -> None:
         _write(path.with_name(TRACES), traces)
 
 
-def check_fit(rows: Mapping[str, Expanded], task: Task, path: Path) -> None:
-    """Refuse a file that lacks queries of a task, or has other texts under their ids."""
+def check_fit(rows: Mapping[str, ExpandedQuery], task: Task, path: Path) -> None:
+    """Raise DataError if queries of a task are missing, or have other texts in the file."""
     query_texts = dict(task.queries.items())
     missing = [query_id for query_id in query_texts if query_id not in rows]
     if missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(query_texts)} queries of {task.name} have no "
-            f"generation ({_some(missing)}).\nAdd them, or take another file."
+            f"generation ({_list_some(missing)}).\nAdd them, or use another file."
         )
-    texts = {query_id: rows[query_id].query for query_id in query_texts}
-    different = [n for n, text in texts.items() if text and text.split() != query_texts[n].split()]
+    different = []
+    for query_id, query_text in query_texts.items():
+        file_text = rows[query_id].query
+        if file_text and file_text.split() != query_text.split():
+            different.append(query_id)
     if different:
         raise DataError(
-            f"{path}: the text of {len(different)} of {len(query_texts)} queries is not that of "
-            f"{task.name} ({_some(different)}).\nThe file belongs to another task or version of it."
+            f"{path}: {len(different)} of {len(query_texts)} queries have another text than in "
+            f"{task.name} ({_list_some(different)}).\nThe file belongs to another task or another "
+            "version of it."
         )
 
 
-def _json_lines(path: Path, *, sealed: bool = False) -> Iterator[tuple[dict[str, Any], str]]:
-    """Each line's object and where it stands.
-
-    Its checksum is tested where it has one; a file of lines that only we write must have them.
-    """
+def _read_rows(path: Path, *, needs_checksum: bool = False) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the object and the location of each line; its checksum, if any, is verified."""
     for number, line in lines(path):
-        where = f"{path}, line {number}"
-        row = parse_object(line, where, _HINT)
+        location = f"{path}, line {number}"
+        row = parse_object(line, location, _HINT)
         checksum = row.pop("checksum", None)
-        if (sealed or checksum is not None) and checksum != _checksum(row):
+        if (needs_checksum or checksum is not None) and checksum != _checksum(row):
             raise DamagedError(
-                f"{where}: the checksum does not fit, so the line was damaged or edited since it "
-                "was written.\nGenerate it again (answers are kept, none is paid twice), or delete "
-                f'"checksum" from a line of {FILE} to take it as it stands.'
+                f"{location}: the checksum is wrong, so the line was damaged or edited after it "
+                "was written.\nGenerate it again (cached answers are not paid for again), or "
+                f'delete "checksum" from a line of {FILE} to accept the line.'
             )
-        yield row, where
+        yield row, location
 
 
 def _checksum(row: Mapping[str, object]) -> str:
@@ -216,25 +230,30 @@ def _checksum(row: Mapping[str, object]) -> str:
     return f"{zlib.crc32(content):08x}"
 
 
-def _row(row: Mapping[str, Any], where: str) -> Expanded:
-    query_id, text = row.get("id"), row.get("text")
-    raws, marks = row.get("hy_docs") or [row.get("hy_doc")], row.get("finish") or []
-    known = type(query_id) in (str, int) and query_id != ""
-    listed = isinstance(raws, list) and all(isinstance(raw, str) for raw in raws)
-    marked = isinstance(marks, list) and all(mark in get_args(Outcome) for mark in marks)
-    if listed and row.get("hy_doc") not in (None, raws[0]):
+def _parse_row(row: Mapping[str, Any], location: str) -> ExpandedQuery:
+    query_id, query = row.get("id"), row.get("text")
+    texts = row.get("hy_docs") or [row.get("hy_doc")]
+    outcomes = row.get("finish") or []
+    has_id = type(query_id) in (str, int) and query_id != ""
+    has_texts = isinstance(texts, list) and all(isinstance(text, str) for text in texts)
+    has_outcomes = isinstance(outcomes, list) and all(
+        outcome in get_args(Outcome) for outcome in outcomes
+    )
+    if has_texts and row.get("hy_doc") not in (None, texts[0]):
         raise DataError(
-            f'{where}: "hy_doc" is not the first of "hy_docs", expected them equal.\n'
-            'Correct the one that is wrong, or leave "hy_doc" out.'
+            f'{location}: "hy_doc" differs from the first of "hy_docs", expected equal texts.\n'
+            'Correct the wrong one, or leave "hy_doc" out.'
         )
-    if not (known and listed and marked):
+    if not (has_id and has_texts and has_outcomes):
         raise DataError(
-            f'{where}: expected an "id", a string "hy_doc" or a list of strings "hy_docs", and if '
-            f'any a list "finish" of {", ".join(get_args(Outcome))}.\n{_HINT}'
+            f'{location}: expected an "id", a string "hy_doc" or a list of strings "hy_docs", and '
+            f'optionally a list "finish" of {", ".join(get_args(Outcome))}.\n{_HINT}'
         )
-    outcomes = [*marks, *["ok"] * len(raws)]
-    samples = (Sample(encodable(raw), "", mark) for raw, mark in zip(raws, outcomes, strict=False))
-    return Expanded(str(query_id), text if isinstance(text, str) else "", tuple(samples))
+    samples = tuple(
+        Sample(replace_lone_surrogates(text), "", outcome)
+        for text, outcome in zip(texts, chain(outcomes, repeat("ok")), strict=False)
+    )
+    return ExpandedQuery(str(query_id), query if isinstance(query, str) else "", samples)
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
@@ -242,6 +261,6 @@ def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         write_jsonl(draft, ({**row, "checksum": _checksum(row)} for row in rows))
 
 
-def _some(ids: Sequence[str]) -> str:
-    tried_paths = ", ".join(repr(query_id) for query_id in ids[:3])
-    return f"{tried_paths}, ..." if len(ids) > 3 else tried_paths
+def _list_some(ids: Sequence[str]) -> str:
+    first_ids = ", ".join(repr(query_id) for query_id in ids[:3])
+    return f"{first_ids}, ..." if len(ids) > 3 else first_ids

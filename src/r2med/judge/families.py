@@ -52,7 +52,7 @@ def model_names(result: Result) -> set[str]:
         if entry is not None:
             names |= {str(entry.fields.get(field, "")) for field in _MODEL_FIELDS}
         if stage.llm:
-            names |= {stage.llm, find_llm(stage.llm, anything=True).model}
+            names |= {stage.llm, find_llm(stage.llm, allow_unknown=True).model}
     return names - {""}
 
 

@@ -28,7 +28,7 @@ class RecordLog:
         self.folder = folder
         self._suffix = suffix
         self._warn = warn
-        self._file = AppendFile(folder, suffix, what=content)
+        self._file = AppendFile(folder, suffix, content=content)
         self._sizes: dict[Path, int] = {}
         self._records: list[dict[str, Any]] = []
 

@@ -17,7 +17,7 @@ from r2med.errors import UsageError
 from r2med.judge.grades import Reading, read_grades
 from r2med.judge.rubric import Rubric
 from r2med.judge.store import Judgement, Purpose, Vote
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import RequestEstimate
 from r2med.remote.chat import Chat, Remote
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
 from r2med.remote.registry import find_llm
@@ -104,7 +104,7 @@ class Panel:
         rows = zip(collected.items, collected.conversations, votes, strict=True)
         return [self._judgement(item, messages, cast) for item, messages, cast in rows]
 
-    def estimate(self, items: Sequence[Item]) -> list[tuple[str, Estimate]]:
+    def estimate(self, items: Sequence[Item]) -> list[tuple[str, RequestEstimate]]:
         """Return what judging would use, by judge model; cached answers are free."""
         requests = [
             ChatRequest(self.rubric.messages(item.texts), sample=sample)
@@ -226,7 +226,7 @@ def open_model(name: str, remote: Remote, *, option: str) -> Chat:
         raise UsageError(f"{option} {name!r} is not a language model; see docs/llms.md.")
     model = unit.name if unit.argument is None else f"{unit.name}:{unit.argument}"
     options = dict(unit.options)
-    if "temperature" not in options and find_llm(model, anything=True).temperature is not None:
+    if "temperature" not in options and find_llm(model, allow_unknown=True).temperature is not None:
         options["temperature"] = "0"
     return remote.chat(model, options)
 

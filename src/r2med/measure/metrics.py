@@ -162,27 +162,46 @@ class Gains:
 
 
 def gains(run: Run, judgements: Judgements) -> Gains:
-    """Look every ranked document up; a judged query that the run lacks has no levels.
-
-    An unjudged document has index -1, the last value, which marks it as unjudged.
-    """
-    judged = judgements.query_ids.dictionary_encode()
-    judged_rows = judged.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    query_ids, width = judged.dictionary, len(run.document_ids)
+    """Join a run with judgements; a judged query without a list in the run has no levels."""
+    encoded = judgements.query_ids.dictionary_encode()
+    query_ids = encoded.dictionary
+    judged_rows = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     run = run.over(query_ids, find_positions(run.query_ids, query_ids))
-    levels = np.full((len(query_ids), int(run.lengths.max(initial=0))), _UNJUDGED)
+    return Gains(
+        query_ids=query_ids,
+        levels=_levels_by_rank(run, judgements, judged_rows),
+        judged=_levels_best_first(judgements, judged_rows, len(query_ids)),
+        lengths=run.lengths,
+    )
+
+
+def _levels_by_rank(run: Run, judgements: Judgements, judged_rows: NDArray[np.int64]) -> Matrix:
+    """Return the judged score at each rank; `judged_rows` are the queries of the judgements."""
+    levels = np.full((len(run), int(run.lengths.max(initial=0))), _UNJUDGED)
     codes = find_positions(judgements.document_ids, run.document_ids)
-    ranked = codes >= 0
+    is_ranked = codes >= 0
+    # A pair of query and document becomes one number, so that pairs can be looked up.
+    width = len(run.document_ids)
     ranked_pairs = pa.array(run.query_rows * width + run.documents)
-    judged_pairs = pa.array(judged_rows[ranked] * width + codes[ranked])
-    values = np.append(judgements.scores[ranked].astype(np.float64), _UNJUDGED)
-    levels[run.query_rows, run.ranks - 1] = values[find_positions(ranked_pairs, judged_pairs)]
+    judged_pairs = pa.array(judged_rows[is_ranked] * width + codes[is_ranked])
+    positions = find_positions(ranked_pairs, judged_pairs)
+    # An unjudged pair has position -1, which selects the last value.
+    values = np.append(judgements.scores[is_ranked].astype(np.float64), _UNJUDGED)
+    levels[run.query_rows, run.ranks - 1] = values[positions]
+    return levels
+
+
+def _levels_best_first(
+    judgements: Judgements, judged_rows: NDArray[np.int64], query_count: int
+) -> Matrix:
+    """Return all judged scores of each query, best first and padded."""
     order = np.lexsort((-judgements.scores.astype(np.int64), judged_rows))
-    counts = np.bincount(judged_rows, minlength=len(query_ids))
-    starts = np.repeat(np.cumsum(counts) - counts, counts)
-    best_first = np.full((len(query_ids), int(counts.max(initial=0))), _UNJUDGED)
-    best_first[judged_rows[order], np.arange(len(order)) - starts] = judgements.scores[order]
-    return Gains(query_ids=query_ids, levels=levels, judged=best_first, lengths=run.lengths)
+    counts = np.bincount(judged_rows, minlength=query_count)
+    list_starts = np.repeat(np.cumsum(counts) - counts, counts)
+    columns = np.arange(len(order)) - list_starts
+    best_first = np.full((query_count, int(counts.max(initial=0))), _UNJUDGED)
+    best_first[judged_rows[order], columns] = judgements.scores[order]
+    return best_first
 
 
 def score_column(gains: Gains, metric: Metric) -> Column:

@@ -26,7 +26,7 @@ _STEPS = 4
 
 @dataclass(frozen=True, eq=False)
 class _Simulation:
-    """Samples under the null hypothesis, and what a true difference adds to them."""
+    """Samples under the null hypothesis, to which a true difference can be added."""
 
     observed: Column
     """By sample the weighted sum of differences."""
@@ -73,9 +73,9 @@ def detectable_difference(
 def queries_needed(
     tasks: Sequence[Column], difference: float, by: Averaging = "task", *, power: float = POWER
 ) -> int | None:
-    """How many queries the test needs to find a true difference, at the same mix of tasks.
+    """Return how many queries the test needs to detect a difference, with the same mix of tasks.
 
-    The normal approximation gives the number; where it is small, a simulation corrects it.
+    The number comes from the normal approximation; a small one is corrected by a simulation.
     """
     if difference <= TIE or not any(variance(task) for task in tasks):
         return None

@@ -50,7 +50,7 @@ SINGLE_TEST = Family(1, "this pair")
 
 
 @dataclass(frozen=True)
-class Coverage:
+class JudgedCoverage:
     """The share of judged documents, and the difference when unjudged ones are removed."""
 
     judged_a: float
@@ -78,12 +78,12 @@ class Verdict:
     family: Family
     heterogeneity: Heterogeneity | None = None
     """None for a single task."""
-    coverage: Coverage | None = None
+    coverage: JudgedCoverage | None = None
     """None where Judged@10 was not measured."""
     skipped: int = 0
     """Queries without judgements, which no score covers."""
     columns: tuple[Column, ...] = field(default=(), repr=False, compare=False)
-    """By task the differences of all queries; empty where they are not at hand."""
+    """By task the differences of all queries; empty if they are not available."""
 
     @cached_property
     def detectable(self) -> float | None:
@@ -242,7 +242,7 @@ class Verdict:
         ]
         return f"; {self._trailer} is better on {join_words(exceptions)}"
 
-    def _coverage_remark(self, coverage: Coverage) -> str:
+    def _coverage_remark(self, coverage: JudgedCoverage) -> str:
         judged = (
             f"Judged@10: {self.a} {format_percent(coverage.judged_a)}, "
             f"{self.b} {format_percent(coverage.judged_b)}."
@@ -270,7 +270,7 @@ def decide(
     p_corrected: float | None = None,
     family: Family = SINGLE_TEST,
     heterogeneity: Heterogeneity | None = None,
-    coverage: Coverage | None = None,
+    coverage: JudgedCoverage | None = None,
     skipped: int = 0,
     columns: Sequence[Column] = (),
 ) -> Verdict:

@@ -39,15 +39,15 @@ _EDGE = 100
 
 @dataclass(frozen=True, eq=False)
 class CandidateList:
-    """The lists of one role, and where they come from."""
+    """The candidate lists of one role, and their source."""
 
     role: Role
     run: Run
-    """The hybrid's with its safeguards."""
+    """The lists; those of the hybrid contain its safeguards."""
     config: str
     """The subset's name."""
     system: str | None = None
-    """What ranked them here, in words; None for lists that lie beside the data."""
+    """A description of the ranking that produced them; None for published lists."""
     safeguards: Mapping[str, str] = field(default_factory=dict)
     """Of a hybrid made here: each query whose 100 hold no positive, and the one chosen for it."""
 
@@ -55,7 +55,7 @@ class CandidateList:
 def make_candidates(
     task: Task, dense: str = DEFAULT_DENSE, *, resources: Resources | None = None
 ) -> list[CandidateList]:
-    """Rank the pool by BM25 and an encoder, fuse, and choose the safeguards."""
+    """Rank the pool with BM25 and an encoder, fuse the runs, and choose the safeguards."""
     config = dense_config(dense)
     lexical = run_retriever(BM25, task, depth=FIRST_DEPTH, resources=resources)
     vector = run_retriever(dense, task, depth=FIRST_DEPTH + _EDGE, resources=resources)
@@ -108,14 +108,14 @@ def dense_config(spec: str) -> str:
 
 
 def run_retriever(spec: str, task: Task, *, depth: int, resources: Resources | None = None) -> Run:
-    """The best `depth` documents of every query, by one registered retriever."""
+    """Return the best `depth` documents of every query by one registered retriever."""
     resources = resources or Resources()
     stage = replace(_retriever(spec, resources), depth=depth)
     return stage.run(StageContext(task, run_member, resources.warn)).run
 
 
 def read_candidates(task: Task) -> Iterator[CandidateList]:
-    """The candidate subsets that lie beside a task's data, in published order."""
+    """Return the candidate subsets in a task's data folder, in published order."""
     if not (task.source / "corpus").is_dir():
         return
     roles: dict[str, Role] = {
@@ -128,7 +128,7 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
 
 
 def _retriever(spec: str, resources: Resources) -> Retrieval:
-    """The retriever that a text names; anything longer than one first stage is refused."""
+    """Return the retriever of a spec; UsageError if it is more than one first stage."""
     stage = System.from_spec(spec, resources).stage
     if not isinstance(stage, Retrieval):
         raise UsageError(

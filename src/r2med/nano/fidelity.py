@@ -121,13 +121,13 @@ def fidelity(
 
 
 def kendall(a: Matrix, b: Matrix) -> float:
-    """Kendall's tau-b; 0 where one ranking ties throughout and so says nothing."""
+    """Return Kendall's tau-b; 0 if all systems of one ranking are tied."""
     value = float(kendalltau(a, b).statistic)
     return value if np.isfinite(value) else 0.0
 
 
 def spearman(a: Matrix, b: Matrix) -> float:
-    """Spearman's rho: the correlation of ranks, ties sharing theirs."""
+    """Return Spearman's rho: the correlation of ranks, with mean ranks for ties."""
     ranks_a, ranks_b = rankdata(a), rankdata(b)
     if not ranks_a.std() or not ranks_b.std():
         return 0.0
@@ -135,7 +135,7 @@ def spearman(a: Matrix, b: Matrix) -> float:
 
 
 def _on_one_data(results: Sequence[Result], task: str) -> tuple[dict[str, Result], list[str]]:
-    """The result of each system on the newest data of a task, by spec, and notes for the reader."""
+    """Return the results on the newest data of a task by spec, and notices about other data."""
     on_task = [result for result in results if result.task == task]
     data = on_task[0].data if on_task else ""
     same_data = [result for result in on_task if result.data == data]
@@ -151,7 +151,7 @@ def _on_one_data(results: Sequence[Result], task: str) -> tuple[dict[str, Result
 
 
 def _intervals(matrices: Sequence[Matrix], resamples: int, seed: int) -> list[Interval]:
-    """Of Kendall's tau and Spearman's rho, over queries drawn anew."""
+    """Return the intervals of Kendall's tau and Spearman's rho over resampled queries."""
     generator, size = np.random.default_rng(seed), len(matrices[0])
     draws = []
     for _ in range(resamples):

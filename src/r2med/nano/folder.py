@@ -28,7 +28,7 @@ from r2med.nano.candidates import (
     make_candidates,
     run_retriever,
 )
-from r2med.nano.pool import Pool, Recipe, make_pool
+from r2med.nano.pool import NanoPool, Recipe, make_pool
 from r2med.paths import require_empty
 from r2med.runs import Run
 from r2med.storage import atomic_folder, seal, unseal
@@ -48,15 +48,15 @@ _LEAST_HARD_DEPTH = 100
 
 @dataclass(frozen=True)
 class BuiltTask:
-    """How one task of a Nano folder came about."""
+    """How one task of a Nano folder was built."""
 
     source: str
-    """The name of the task it was built from."""
+    """The name of the task from which it was built."""
     suite: str | None
     hash: str
     recipe: Mapping[str, Any]
     report: Mapping[str, int]
-    """Counts, as in `Pool`."""
+    """Counts, as in `NanoPool`."""
     notices: tuple[str, ...]
 
     @property
@@ -85,11 +85,11 @@ def build(
     *,
     force: bool = False,
     strict: bool = False,
-    tell: Warn = lambda message: None,
+    warn: Warn = lambda message: None,
 ) -> dict[str, BuiltTask]:
     """Make a Nano task of every task, write them into one folder, and say how each came about.
 
-    `strict` fails where positives are lost; otherwise `tell` names them, and
+    `strict` fails where positives are lost; otherwise `warn` names them, and
     they are recorded.
     """
     recipe, target = recipe or Recipe(), Path(out)
@@ -110,7 +110,7 @@ def build(
                     f"lost, and --strict forbids it. {' '.join(notices)}\nNothing was written."
                 )
             for notice in notices:
-                tell(f"{split}: {notice}")
+                warn(f"{split}: {notice}")
             _write_task(pool, draft, split)
             source = (task.name, task.suite, task.hash)
             records[split] = BuiltTask(*source, asdict(recipe), pool.report, notices)
@@ -125,7 +125,7 @@ def add_candidates(
     force: bool = False,
     resources: Resources | None = None,
 ) -> dict[str, list[CandidateList]]:
-    """Give every task of a Nano folder its three subsets; all of them appear, or none."""
+    """Add the three candidate subsets to every task of a Nano folder, or to none on failure."""
     target = Path(folder)
     record = read_record(target)
     if not record.tasks:
@@ -154,7 +154,7 @@ def add_candidates(
 
 
 def split_name(task: Task) -> str:
-    """`Biology` becomes NanoR2MEDBiology; data of the user's own, and the demo, Nano + name."""
+    """Return the split of a task: NanoR2MEDBiology for `Biology`, Nano + name for other data."""
     words = re.findall(r"[A-Za-z0-9]+", task.name)
     joined = "".join(word[:1].upper() + word[1:] for word in words) or "Task"
     return f"NanoR2MED{joined}" if task.suite == "full" else f"Nano{joined}"
@@ -199,7 +199,7 @@ def task_group(
 
 
 def _check_free(target: Path, *, force: bool) -> None:
-    """Refuse a folder that cannot be replaced, or that holds something and is not to be."""
+    """Raise UsageError if a folder cannot be replaced, or is not empty and `force` is not set."""
     if target.exists() and not target.is_dir():
         raise UsageError(f"--out {target} is a file, expected a folder to write.")
     if target.resolve() in (Path.cwd(), *Path.cwd().parents):
@@ -223,7 +223,7 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 
 def _shard(config: str, split: str) -> str:
-    """Where the rows of one split of one configuration lie."""
+    """Return the path of the rows of one split of one configuration."""
     return f"{config}/{split}-00000-of-00001.parquet"
 
 
@@ -234,7 +234,7 @@ def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
     _write(folder / _shard(config, split), {"query-id": run.query_ids, "corpus-ids": lists})
 
 
-def _write_task(pool: Pool, folder: Path, split: str) -> None:
+def _write_task(pool: NanoPool, folder: Path, split: str) -> None:
     """One split: as on the hub, where every judgement is a positive, and in the R2MED layout.
 
     The latter has corpus.jsonl, query.jsonl with the source's annotations, and qrels.jsonl.
@@ -268,7 +268,7 @@ def _write_task(pool: Pool, folder: Path, split: str) -> None:
 
 
 def read_record(folder: Path) -> NanoRecord:
-    """The record of a folder that `nano build` made; empty if there is none."""
+    """Return the record of a folder of `nano build`; empty if there is none."""
     path = folder / RECORD
     if not path.is_file():
         return NanoRecord({}, {}, {})
@@ -321,7 +321,7 @@ def _finish(
 
 
 def _readme(configs: Sequence[str], tasks: Mapping[str, BuiltTask]) -> Iterator[str]:
-    """The dataset card: front matter that the hub reads, and the facts that a reader needs."""
+    """Return the dataset card: the front matter for the hub, and a description."""
     yield from ("---", "task_categories:", "- text-retrieval", "tags:", "- medical", "configs:")
     for config in configs:
         yield from (f"- config_name: {config}", "  data_files:")

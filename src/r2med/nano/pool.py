@@ -44,10 +44,10 @@ class Recipe:
     """`source`: the head of the corpus, as published; `random`: by a seeded hash of the id;
     `hard`: what BM25 ranks highest for the queries."""
     seed: int = SEED
-    """Decides the random fill; the others have no chance in them."""
+    """The seed of the random fill; the other fills are deterministic."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no pool can be made with."""
+        """Raise UsageError for settings with which no pool can be built."""
         for option, count in (("--max-queries", self.queries), ("--documents", self.documents)):
             if count < 1:
                 raise UsageError(f"{option} {count}: expected a number from 1.")
@@ -70,8 +70,8 @@ _LOSSES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
-    """The three parts of a Nano task, and how they came about."""
+class NanoPool:
+    """The three parts of a Nano task, and counts of how they were built."""
 
     queries: Queries
     corpus: Corpus
@@ -85,7 +85,7 @@ class Pool:
         return sum(self.report[name] for name in _LOSSES if name.startswith("positives_"))
 
     def notices(self, limit: int) -> list[str]:
-        """One sentence for each loss that a reader of the scores must know."""
+        """Return a warning for each type of loss."""
         sentences = []
         for name, sentence in _LOSSES.items():
             noun, _, predicate = sentence.format(limit=limit).partition(" ")
@@ -99,7 +99,7 @@ class Pool:
         return sentences
 
 
-def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> Pool:
+def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> NanoPool:
     """Choose a pool; `hard` is the ranking that a hard fill draws from."""
     recipe = recipe or Recipe()
     positives, negatives = _judged_rows(task)
@@ -119,7 +119,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     repeated: set[str] = set()
 
     def take(rows: Iterable[int]) -> int:
-        """Take rows while there is room, ids and texts once each; return how many were taken."""
+        """Add rows while there is space, each id and text once; return how many were added."""
         before = len(rows_by_document)
         for row in rows:
             if len(rows_by_document) >= recipe.documents:
@@ -166,7 +166,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
         "positives_not_in_corpus": absent,
     }
     rows = pa.array(list(rows_by_document.values()), pa.int64())
-    return Pool(
+    return NanoPool(
         queries=queries.filter(pa.array([name in answered for name in queries.ids.to_pylist()])),
         corpus=Corpus(corpus.ids.take(rows), corpus.texts.take(rows)),
         judgements=Judgements(
@@ -179,7 +179,7 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
 
 
 def _judged_rows(task: Task) -> tuple[list[Pair], list[Pair]]:
-    """Positive and non-positive pairs, in the order of the judgements."""
+    """Return positive and non-positive pairs, in the order of the judgements."""
     judgements = task.judgements
     pairs = zip(judgements.query_ids.to_pylist(), judgements.document_ids.to_pylist(), strict=True)
     scored = list(zip(pairs, judgements.scores.tolist(), strict=True))
@@ -217,7 +217,7 @@ def _chosen_queries(
 
 
 def _rounds(negatives: list[Pair]) -> Iterator[str]:
-    """One judged non-positive of each query, then the next of each, over the sorted query ids."""
+    """Yield the first judged non-positive of each query, sorted by query id, then the second."""
     lists: dict[str, list[str]] = {}
     for query, document in negatives:
         lists.setdefault(query, []).append(document)
@@ -241,7 +241,7 @@ def _fill(
     """
 
     def chance(name: str) -> bytes:
-        """A hash of seed and id: a smaller pool is a part of a larger one, in any corpus order."""
+        """Return a hash of seed and id, so that a smaller pool is a subset of a larger one."""
         return hashlib.blake2b(f"{recipe.seed}\0{name}".encode(), digest_size=16).digest()
 
     rows = range(len(ids))

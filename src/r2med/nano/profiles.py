@@ -52,12 +52,12 @@ _WEIGHTS = {"ndcg@10": "queries", "hit@10": "queries", "micro_recall@100": "posi
 
 @dataclass(frozen=True)
 class RetrievalProfile:
-    """How one candidate subset scores, measured here or as published."""
+    """The scores of one candidate subset, measured here or published."""
 
     role: Role
     config: str
     source: str
-    """Where the lists come from, in words."""
+    """The source of the lists, as text."""
     queries: int
     positives: int
     figures: Mapping[str, float]
@@ -65,7 +65,7 @@ class RetrievalProfile:
 
     @property
     def ndcg(self) -> float:
-        """The figure that subsets are ranked by, nDCG@10."""
+        """nDCG@10, by which subsets are ranked."""
         return self.figures["ndcg@10"]
 
 
@@ -76,10 +76,10 @@ class Profile:
     task: str
     suite: str | None
     data: Mapping[str, Any]
-    """As `data_profile` has it; empty where the data is not here."""
+    """The result of `data_profile`; empty if the data is not available."""
     retrieval: tuple[RetrievalProfile, ...]
     published: tuple[RetrievalProfile, ...]
-    """Figures of the manifest, also where nothing was measured."""
+    """The published figures of the manifest."""
 
     @property
     def best(self) -> RetrievalProfile | None:
@@ -87,13 +87,13 @@ class Profile:
         return max(self.retrieval or self.published, key=lambda row: row.ndcg, default=None)
 
     def of(self, role: Role) -> RetrievalProfile | None:
-        """The profile of one role, where it was measured."""
+        """Return the profile of one role; None if it was not measured."""
         return next((row for row in self.retrieval if row.role == role), None)
 
 
 @dataclass(frozen=True)
 class GroupMean:
-    """One role over all tasks, in two ways that are never mixed."""
+    """The means of one role over all tasks: per task, and per query."""
 
     role: Role
     tasks: int
@@ -174,20 +174,20 @@ def published_profile(entry: TaskEntry) -> Profile:
 
 
 def profile_with_candidates(
-    task: Task, dense: str | None, *, tell: Warn = lambda message: None
+    task: Task, dense: str | None, *, warn: Warn = lambda message: None
 ) -> tuple[Profile, list[CandidateList]]:
     """Return the profile of a task and its candidate lists, which are made if it has none.
 
     `dense` names the encoder for tasks without candidates; None, or one whose weights are not
-    here, leaves BM25 alone, and `tell` says so.
+    here, leaves BM25 alone, and `warn` says so.
     """
-    resources = Resources(warn=tell)
+    resources = Resources(warn=warn)
     lists = list(read_candidates(task))
     if not lists and dense is not None:
         try:
             lists = make_candidates(task, dense, resources=resources)
         except MissingError as problem:
-            tell(f"{task.name}: no dense and no hybrid profile. {first_line(problem)}")
+            warn(f"{task.name}: no dense and no hybrid profile. {first_line(problem)}")
     if not lists:
         run = run_retriever(BM25, task, depth=FIRST_DEPTH, resources=resources)
         lists = [CandidateList("bm25", run, "bm25", BM25)]
@@ -222,7 +222,7 @@ def data_profile(task: Task) -> dict[str, Any]:
 
 
 def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
-    """The roles that every task of the group has; a mean over fewer would claim too much."""
+    """Return the roles that every task of the group has, so that means cover all tasks."""
     means = []
     for role in ROLES:
         rows = [row for profile in tasks for row in profile if row.role == role]

@@ -1,1 +1,1 @@
-"""Talking to models over HTTP: which ones there are, what they cost, and what they said before."""
+"""Clients for models behind HTTP: registry, requests, prices and limits, and cached answers."""

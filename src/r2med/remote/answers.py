@@ -1,8 +1,8 @@
-"""Answers on disk: each is written the moment it arrives, so that nothing is asked or paid twice.
+"""The cache of model answers: each answer is written when it arrives and never paid for twice.
 
-One folder per model, one file per process, one line per answer: `<checksum> <JSON>`. A kill loses
-no whole line, and a damaged line is noticed, named and asked for again. A request under way is
-locked, so that processes and threads which ask the same share the work.
+There is one folder per model, one file per process and one line per answer: `<checksum> <JSON>`.
+A killed process loses no complete line. A damaged line is reported and its request is sent again.
+Requests in progress are locked, so that threads and processes never send the same request twice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from r2med.remote.completions import ChatAnswer
 from r2med.storage import AppendFile
 
 SUFFIX = ".calls"
-#: Seconds after which written answers are brought to the disk itself, against a power cut.
+#: Seconds between two calls of fsync, which protects written answers against a power cut.
 _SYNC_EVERY = 0.5
 
 
 class _Line(NamedTuple):
+    """Where an answer is stored."""
+
     path: Path
     start: int
     size: int
@@ -37,7 +39,10 @@ class _Line(NamedTuple):
 
 
 class Answers:
-    """The answers of one model with one set of parameters; threads may share it."""
+    """The cached answers of one model with one set of parameters; safe to share among threads.
+
+    Answers written before `since` (seconds since the epoch) are ignored.
+    """
 
     def __init__(
         self,
@@ -45,32 +50,32 @@ class Answers:
         identity: Mapping[str, object],
         *,
         since: float = 0.0,
-        tell: Callable[[str], None] = lambda _: None,
+        warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         text = json.dumps(identity, sort_keys=True)
         slug = re.sub(r"[^a-z0-9.]+", "-", str(identity.get("model", "")).lower()).strip("-")
         self.folder = root / f"{slug[:40]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         self._since = since
-        self._tell = tell
+        self._warn = warn
         self._lines: dict[str, _Line] = {}
-        self._read: dict[Path, int] = {}
-        self._file = AppendFile(self.folder, SUFFIX, what="answers")
-        self._synced = 0.0
+        self._bytes_read: dict[Path, int] = {}
+        self._file = AppendFile(self.folder, SUFFIX, content="answers")
+        self._last_sync = 0.0
         self._guard = threading.RLock()
 
     def get(self, key: str) -> ChatAnswer | None:
-        """The newest answer to a request, unless it is too old."""
+        """Return the newest answer to a request; None if there is none or it is too old."""
         with self._guard:
             line = self._lines.get(key)
             if line is None or line.written < self._since:
                 return None
             with line.path.open("rb") as file:
                 file.seek(line.start)
-                row = self._row(file.read(line.size), line.path, line.start)
+                row = self._parse_line(file.read(line.size), line.path, line.start)
             return ChatAnswer(**row["answer"], cached=True) if row else None
 
     def put(self, key: str, answer: ChatAnswer) -> None:
-        """Append an answer; once this returns, no end of the process loses it."""
+        """Append an answer; once this returns, a killed process does not lose it."""
         now = time.time()
         values = asdict(answer)
         del values["cached"]
@@ -80,73 +85,74 @@ class Answers:
         with self._guard:
             path, start = self._file.append(line)
             self._lines[key] = _Line(path, start, len(line), now)
-            self._read[path] = start + len(line)
+            self._bytes_read[path] = start + len(line)
 
     def reserve(self, key: str) -> bool:
-        """Whether to ask now: nobody else, in this process or another one, is asking or did."""
-        if not _asking(self.folder).add(key):
+        """Lock a request and return True, unless it is answered or locked by another thread."""
+        requests = _find_requests_in_progress(self.folder)
+        if not requests.lock(key):
             return False
         self.refresh()
         if self.get(key) is None:
             return True
-        self.release(key)
+        requests.unlock(key)
         return False
 
     def release(self, key: str) -> None:
-        """Let others ask."""
-        _asking(self.folder).discard(key)
+        """Unlock a request."""
+        _find_requests_in_progress(self.folder).unlock(key)
 
     def sync(self, *, at_once: bool = False) -> None:
-        """Bring what was written to the disk itself, unless that was just done."""
-        if at_once or time.monotonic() - self._synced > _SYNC_EVERY:
+        """Flush and fsync this process's file, at most twice a second unless `at_once`."""
+        if at_once or time.monotonic() - self._last_sync > _SYNC_EVERY:
             self._file.sync()
-            self._synced = time.monotonic()
+            self._last_sync = time.monotonic()
 
     def close(self) -> None:
-        """End this process's file."""
+        """Close this process's file."""
         with self._guard:
             self._file.close()
 
     def refresh(self) -> None:
-        """Learn what was written since, by this process or others."""
+        """Read the lines that any process has written since the last refresh."""
         with self._guard:
             for path in sorted(self.folder.glob(f"*{SUFFIX}")):
-                start = self._read.get(path, 0)
+                start = self._bytes_read.get(path, 0)
                 if path.stat().st_size > start:
-                    self._learn(path, start)
+                    self._read_new_lines(path, start)
 
-    def _learn(self, path: Path, start: int) -> None:
+    def _read_new_lines(self, path: Path, start: int) -> None:
         with path.open("rb") as file:
             file.seek(start)
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                row = self._row(line, path, start)
+                row = self._parse_line(line, path, start)
                 if row is not None:
-                    known = self._lines.get(row["key"])
-                    if known is None or known.written <= row["written"]:
+                    newest = self._lines.get(row["key"])
+                    if newest is None or newest.written <= row["written"]:
                         self._lines[row["key"]] = _Line(path, start, len(line), row["written"])
                 start += len(line)
-        self._read[path] = start
+        self._bytes_read[path] = start
 
-    def _row(self, line: bytes, path: Path, start: int) -> dict[str, Any] | None:
-        """What a line holds; None, and a word about it, where it is not what was written."""
+    def _parse_line(self, line: bytes, path: Path, start: int) -> dict[str, Any] | None:
+        """Return the JSON object of a line; None, with a warning, if its checksum is wrong."""
         checksum, _, data = line.rstrip(b"\n").partition(b" ")
         if checksum == b"%08x" % zlib.crc32(data):
             row: dict[str, Any] = json.loads(data)
             return row
-        self._tell(
-            f"{path}, byte {start}: a stored answer fails its checksum; it is asked for again."
+        self._warn(
+            f"{path}, byte {start}: a stored answer fails its checksum; the request is sent again."
         )
         return None
 
 
-class _Asking:
-    """The requests of one model that are under way, in this process and others.
+class _RequestsInProgress:
+    """Locks for the requests to one model that are in progress, in any process.
 
-    Each is a byte of one file that its process has locked; the system drops the locks of a process
-    that ends. They belong to the process as a whole and go when it closes the file anywhere, so
-    there is one such object per folder (see `_asking`), which stays.
+    A lock is one locked byte of a shared file; the operating system drops the locks of a process
+    that ends. POSIX drops all locks of a process as soon as it closes any handle of the file, so
+    there is one such object per folder, and it is never closed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -155,8 +161,11 @@ class _Asking:
         self._keys: set[str] = set()
         self._guard = threading.Lock()
 
-    def add(self, key: str) -> bool:
-        """Whether nobody was asking; a disk without locks knows of this process alone."""
+    def lock(self, key: str) -> bool:
+        """Lock a request; False if it is locked already.
+
+        On a file system without locks, only requests of this process are noticed.
+        """
         with self._guard:
             if key in self._keys:
                 return False
@@ -169,21 +178,25 @@ class _Asking:
             self._keys.add(key)
             return True
 
-    def discard(self, key: str) -> None:
+    def unlock(self, key: str) -> None:
         with self._guard, suppress(OSError):
             if key in self._keys:
                 self._keys.remove(key)
                 fcntl.lockf(self._handle, fcntl.LOCK_UN, 1, zlib.crc32(key.encode()))
 
 
-#: What this process is asking, by folder and process: a forked child has no part in it.
-_UNDER_WAY: dict[tuple[Path, int], _Asking] = {}
+#: By folder and process id, because a forked child does not inherit the locks of its parent.
+_IN_PROGRESS: dict[tuple[Path, int], _RequestsInProgress] = {}
 
 
-def _asking(folder: Path) -> _Asking:
-    """The one object of a folder: threads that make two at once both get the one that is kept.
+def _find_requests_in_progress(folder: Path) -> _RequestsInProgress:
+    """Return the object of a folder and this process.
 
-    The file of the other stays open, since closing it would drop the locks of the process.
+    If two threads create one at the same time, both get the first. The file of the second stays
+    open, since closing it would drop the locks of the process.
     """
     key = (folder, os.getpid())
-    return _UNDER_WAY.get(key) or _UNDER_WAY.setdefault(key, _Asking(folder / "asking.lock"))
+    existing = _IN_PROGRESS.get(key)
+    if existing is not None:
+        return existing
+    return _IN_PROGRESS.setdefault(key, _RequestsInProgress(folder / "asking.lock"))

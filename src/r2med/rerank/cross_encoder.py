@@ -1,11 +1,11 @@
-"""Local models that read query and document together: classifiers, and models that say yes or no.
+"""Local models that read query and document together: cross-encoders and yes/no language models.
 
-Scores are raw logits, never probabilities: the order is the same, and none saturate into ties.
+Scores are raw logits instead of probabilities: the order is the same, and large ones do not tie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,12 +24,12 @@ from r2med.models.encoding import Form, Inputs
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.settings import setting, settings_identity
 
-Tokens = list[int]
+TokenIds = list[int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairModelSettings:
-    """What entries of all such models say; rerankers.toml documents each field."""
+    """The settings of all models in this module; rerankers.toml documents each field."""
 
     dtype: Literal["auto", "float32", "float16", "bfloat16"]
     checkpoint: str = setting(identity="content")
@@ -39,7 +39,7 @@ class PairModelSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEncoderSettings(PairModelSettings):
-    """All that an entry of a cross-encoder may say."""
+    """The settings of a cross-encoder."""
 
     logit: str
     query_prefix: str
@@ -48,7 +48,7 @@ class CrossEncoderSettings(PairModelSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class YesNoSettings(PairModelSettings):
-    """All that an entry of a language model that says yes or no may say."""
+    """The settings of a language model that answers yes or no."""
 
     prefix: str
     query_part: str
@@ -65,9 +65,9 @@ class YesNoSettings(PairModelSettings):
 def build(
     name: str, settings: CrossEncoderSettings | YesNoSettings, resources: Resources
 ) -> PairReranker:
-    """A reranker as an entry describes it."""
+    """Build the reranker of a registry entry."""
     if not settings.checkpoint:
-        raise UsageError(f"{name}: no model is given. Name one as in ce:PATH_OR_HUB_NAME.")
+        raise UsageError(f"{name}: which model? Write it after a colon, as in ce:PATH_OR_HUB_NAME.")
     if isinstance(settings, YesNoSettings):
         return PairReranker(name, YesNo(settings, resources), resources)
     if settings.logit != "auto" and not settings.logit.isdecimal():
@@ -76,17 +76,18 @@ def build(
 
 
 class PairModel(LocalModel):
-    """A model and its tokeniser; a subclass makes an encoder of pairs of it.
+    """A model and its tokeniser, as an encoder of pairs.
 
-    It says which class of transformers loads it, which tokens it reads for a pair, and which number
-    of its output is the score.
+    A subclass defines the class of transformers that loads the model, the tokens of a pair, and the
+    output that is the score.
     """
 
-    kind: ClassVar[str]
-    """Names the architecture in the identity."""
+    architecture: ClassVar[str]
+    """Name of the architecture in the identity."""
     loader: ClassVar[str]
+    """Class of transformers that loads the model."""
     base_options: ClassVar[Mapping[str, Any]] = {}
-    """Options with which the base model of an adapter is loaded."""
+    """Options for loading the base model of an adapter."""
     settings: PairModelSettings
 
     def __init__(self, settings: PairModelSettings, resources: Resources) -> None:
@@ -96,23 +97,23 @@ class PairModel(LocalModel):
 
     @cached_property
     def checkpoint(self) -> Checkpoint:  # type: ignore[override]
-        """The model's files, or those of the adapter."""
+        """The files of the model, or of the adapter."""
         return locate(self.settings.checkpoint)
 
     @cached_property
     def base(self) -> Checkpoint | None:
-        """The model that an adapter changes; None when the checkpoint is a whole model."""
+        """The base model of an adapter; None if the checkpoint is a complete model."""
         adapter = self.checkpoint.json("adapter_config.json")
         if adapter is None:
             return None
-        named = adapter.get("base_model_name_or_path")
-        return locate(self.settings.base or str(named or ""), option="base")
+        configured = adapter.get("base_model_name_or_path")
+        return locate(self.settings.base or str(configured or ""), option="base")
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The files' content and how they are used."""
+        """Everything that can change a score: the content of the files and the settings."""
         return {
-            "reranker": self.kind,
+            "reranker": self.architecture,
             "algorithms": versions("pair-scoring"),
             "checkpoint": self.checkpoint.fingerprint(),
             "base": self.base.fingerprint() if self.base else None,
@@ -120,27 +121,30 @@ class PairModel(LocalModel):
         }
 
     def facts(self) -> dict[str, object]:
-        """The checkpoint and an adapter's base, and what ran."""
-        return super().facts() | ({"base": self.base.name} if self.base else {})
+        """Return the checkpoint, the base of an adapter, and the device and precision in use."""
+        facts = super().facts()
+        if self.base:
+            facts["base"] = self.base.name
+        return facts
 
     @property
     def folder(self) -> Path:
-        """That of the whole model."""
+        """The folder of the complete model, which is the base if there is an adapter."""
         return (self.base or self.checkpoint).folder
 
     def load(self) -> Any:
-        """The model; an adapter is merged into its base."""
+        """Load the model; an adapter is merged into its base."""
         need("torch", "transformers", extra="rerank")
-        model = self.load_by(self.loader) if self.base is None else self._load_adapted()
+        model = self.load_by(self.loader) if self.base is None else self._load_with_adapter()
         if model.config.pad_token_id is None:
             model.config.pad_token_id = self.tokenizer.pad_token_id
         return model
 
-    def _load_adapted(self) -> Any:
-        """The base model with the adapter merged into it.
+    def _load_with_adapter(self) -> Any:
+        """Load the base model and merge the adapter into it.
 
-        The base may lack the weights that the adapter has, such as a classification head, and no
-        others.
+        Weights that the adapter provides, such as a classification head, may be missing in the
+        base; all others must be there.
         """
         need("peft", extra="rankllama")
         from peft import PeftModel
@@ -156,7 +160,7 @@ class PairModel(LocalModel):
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokeniser of the whole model, which pads with some token."""
+        """The tokeniser of the complete model, with a padding token."""
         tokenizer = super().tokenizer
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token
@@ -164,27 +168,27 @@ class PairModel(LocalModel):
 
     @cached_property
     def limit(self) -> int:
-        """Tokens per pair: as set, else the tokeniser's own limit within the model's positions."""
+        """Tokens per pair: `max_length`, else the limit of the tokeniser and of the model."""
         if self.settings.max_length:
             return int(self.settings.max_length)
         positions = int(getattr(self.model.config, "max_position_embeddings", None) or 512)
         return min(self.longest or positions, positions)
 
     def logits(self, features: Features, **options: Any) -> Any:
-        """What the model gives for a batch, in float32 on the processor."""
+        """Return the logits of a batch as float32 on the CPU."""
         return self.run(features, **options).logits.float().cpu().numpy()
 
 
 class CrossEncoder(PairModel):
-    """A sequence classifier, and which of its logits is the score."""
+    """A sequence classifier; one of its logits is the score."""
 
-    kind = "cross-encoder"
+    architecture = "cross-encoder"
     loader = "AutoModelForSequenceClassification"
     base_options: ClassVar[Mapping[str, Any]] = {"num_labels": 1}
     settings: CrossEncoderSettings
 
     def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
-        """Both texts with the tokeniser's own separators, the longer one cut first."""
+        """Tokenise pairs with the tokeniser's separators; the longer text is cut first."""
         encoded = self.tokenizer(
             [f"{self.settings.query_prefix}{query}" for query, _ in texts],
             [f"{self.settings.document_prefix}{document}" for _, document in texts],
@@ -197,89 +201,101 @@ class CrossEncoder(PairModel):
         return TokenInputs(self.tokenizer, rows, lost, segments=segments)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """The one logit, the second of two, or the one that `logit` names."""
+        """Return the logit that `logit` selects; `auto` is the only one, or the second of two."""
         logits = self.logits(cast("TokenInputs", inputs).features(rows))
-        wanted, width = self.settings.logit, logits.shape[1]
-        column = width - 1 if wanted == "auto" else int(wanted)
-        if column >= width or (wanted == "auto" and width > 2):
+        setting_value, width = self.settings.logit, logits.shape[1]
+        column = width - 1 if setting_value == "auto" else int(setting_value)
+        if column >= width or (setting_value == "auto" and width > 2):
             raise UsageError(
-                f"{self.checkpoint.name} gives {width} logits per pair. Say which one is the score "
-                f"with [logit=N], N from 0 to {width - 1}."
+                f"{self.checkpoint.name} has {width} logits per pair. Choose the one that is the "
+                f"score with [logit=N], N from 0 to {width - 1}."
             )
-        chosen: NDArray[np.float32] = logits[:, [column]]
-        return chosen
+        scores: NDArray[np.float32] = logits[:, [column]]
+        return scores
 
 
 class YesNo(PairModel):
-    """A language model that is asked whether a document fits; its next token is the score.
+    """A language model that answers yes or no; the logit of its next token is the score.
 
-    The score is the logit of "yes", less that of "no" where an entry names one: the log-odds of
-    yes.
+    The score is the logit of "yes". If an entry has a "no", its logit is subtracted, which gives
+    the log-odds of yes.
     """
 
-    kind = "yes-no"
+    architecture = "yes-no"
     loader = "AutoModelForCausalLM"
     settings: YesNoSettings
 
     def inputs(self, texts: Sequence[Pair], form: Form) -> TokenInputs:
-        """Prefix, query, document and suffix, each part tokenised by itself; the document is cut.
+        """Tokenise prefix, query, document and suffix separately; the document is cut to fit.
 
-        Where `query_part` is empty, `document_part` holds both texts and is cut at its end.
+        If `query_part` is empty, `document_part` contains both texts and is cut at its end.
         """
         settings = self.settings
-        prefix, separator = self._ids(settings.prefix), self._ids(settings.separator)
-        suffix = separator + self._ids(settings.suffix)
-        room = self.limit - len(prefix) - (len(suffix) if settings.suffix_counts else 0)
-        if room <= 0:
+        prefix, separator = self._tokenise(settings.prefix), self._tokenise(settings.separator)
+        suffix = separator + self._tokenise(settings.suffix)
+        available = self.limit - len(prefix)
+        if settings.suffix_counts:
+            available -= len(suffix)
+        if available <= 0:
             raise UsageError(
-                f"{self.checkpoint.name}: max_length={self.limit} is no longer than the template "
-                "itself, so no text would be read."
+                f"{self.checkpoint.name}: max_length={self.limit} leaves no space for query and "
+                "document besides the template. Give a larger max_length."
             )
-        most = min(int(self.limit * settings.query_share), room)
-        heads, bodies = (
-            self._tokenise(
-                fill_template(
-                    template, instruction=settings.instruction, query=query, document=document
-                )
-                for query, document in texts
-            )
-            for template in (settings.query_part, settings.document_part)
-        )
+        most_query_tokens = min(int(self.limit * settings.query_share), available)
+        queries = self._tokenise_template(settings.query_part, texts)
+        documents = self._tokenise_template(settings.document_part, texts)
         rows, truncated = [], []
-        for head, body in zip(heads, bodies, strict=True):
-            second = separator + body if settings.query_part else body
-            kept = [*head[:most], *second[: room - len(head[:most])]]
-            rows.append([*prefix, *kept, *suffix])
-            truncated.append(len(kept) < len(head) + len(second))
+        for query, document in zip(queries, documents, strict=True):
+            if settings.query_part:
+                document = separator + document
+            cut_query = query[:most_query_tokens]
+            cut_document = document[: available - len(cut_query)]
+            rows.append([*prefix, *cut_query, *cut_document, *suffix])
+            truncated.append(len(cut_query) + len(cut_document) < len(query) + len(document))
         return TokenInputs(self.tokenizer, rows, truncated)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Padded on the left, so that the last position of every row is the one that answers."""
+        """Score pairs, padded on the left so that the last position of every row is the answer."""
         features = cast("TokenInputs", inputs).features(rows, left=True)
         features["position_ids"] = np.maximum(features["attention_mask"].cumsum(axis=1) - 1, 0)
         logits = self.logits(features, logits_to_keep=1)[:, -1]
-        yes, *no = self._answers
-        scores: NDArray[np.float32] = logits[:, [yes]]
-        return scores - logits[:, no] if no else scores
+        scores: NDArray[np.float32] = logits[:, [self._yes_token]]
+        if self._no_token is not None:
+            scores = scores - logits[:, [self._no_token]]
+        return scores
 
     @cached_property
-    def _answers(self) -> Tokens:
-        """The tokens of yes and, where there is one, of no."""
-        tokens = []
-        for word in filter(None, (self.settings.yes, self.settings.no)):
-            ids = self._ids(word)
-            if len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id:
-                raise DataError(
-                    f"{self.checkpoint.name}: {word!r} is not one token of this model, so it "
-                    "cannot answer with it. Is it a reranker of another kind?"
+    def _yes_token(self) -> int:
+        return self._find_token(self.settings.yes)
+
+    @cached_property
+    def _no_token(self) -> int | None:
+        return self._find_token(self.settings.no) if self.settings.no else None
+
+    def _find_token(self, word: str) -> int:
+        ids = self._tokenise(word)
+        if len(ids) != 1 or ids[0] == self.tokenizer.unk_token_id:
+            raise DataError(
+                f"{self.checkpoint.name}: {word!r} is not a single token of this model, so the "
+                "model cannot answer with it. It may be another type of reranker."
+            )
+        return ids[0]
+
+    def _tokenise(self, text: str) -> TokenIds:
+        return self._tokenise_all([text])[0]
+
+    def _tokenise_template(self, template: str, pairs: Sequence[Pair]) -> list[TokenIds]:
+        """Fill a template for every pair and tokenise the results."""
+        return self._tokenise_all(
+            [
+                fill_template(
+                    template, instruction=self.settings.instruction, query=query, document=document
                 )
-            tokens += ids
-        return tokens
+                for query, document in pairs
+            ]
+        )
 
-    def _ids(self, text: str) -> Tokens:
-        return self._tokenise([text])[0]
-
-    def _tokenise(self, texts: Iterable[str]) -> list[Tokens]:
+    def _tokenise_all(self, texts: list[str]) -> list[TokenIds]:
         options = {"add_special_tokens": False, "return_attention_mask": False}
-        tokens: list[Tokens] = self.tokenizer(list(texts), **options)["input_ids"]
-        return tokens
+        ids: list[TokenIds] = self.tokenizer(texts, **options)["input_ids"]
+        return ids

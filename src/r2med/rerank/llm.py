@@ -1,8 +1,8 @@
-"""Language models as rerankers: each style asks about a list in its own way, many lists at once.
+"""Language models as rerankers; styles differ in how a model is asked about a list.
 
-A style is its settings, a prompt file, and `rank`: a generator that yields the requests it wants
-answered next for one list, receives the answers, and returns the list's scores. Whatever asks,
-counts, traces and estimates is shared, so a new style is a dataclass and a file of words.
+A style is a dataclass of settings, a prompt file, and `rank`: a generator that yields the next
+requests about one list, receives the answers, and returns the scores of the list. Sending requests,
+counting answers, traces and estimates are shared by all styles.
 """
 
 from __future__ import annotations
@@ -25,57 +25,62 @@ from r2med.errors import UsageError, nearest
 from r2med.execution.resources import Resources
 from r2med.execution.usage import Usage
 from r2med.expand.answers import is_refusal
-from r2med.expand.prompts import Prompt, prompt_of, truncate_words
+from r2med.expand.prompts import Prompt, load_prompt, truncate_words
 from r2med.paths import cache_folder
-from r2med.remote.budget import Estimate
+from r2med.remote.budget import RequestEstimate
 from r2med.remote.chat import Chat
-from r2med.remote.completions import ChatAnswer, ChatRequest, Message, in_step
+from r2med.remote.completions import ChatAnswer, ChatRequest, Message, run_in_step
 from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import Order, split_thought
-from r2med.rerank.scores import Candidates, ListScores, RerankOutput, in_order
+from r2med.rerank.scores import Candidates, ListScores, RerankOutput, scores_from_order
 from r2med.settings import setting
 from r2med.storage import write_file
 from r2med.tasks.task import Task
 
-#: Lists that are asked about side by side, so that memory stays small.
-_LISTS = 256
+#: Lists that are reranked in parallel; more would take more memory.
+_PARALLEL_LISTS = 256
 
 #: Yields requests, receives their answers, returns a score for every document of a list.
-Questioning = Generator[list[ChatRequest], list[ChatAnswer], ListScores]
-Ask = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
+Questions = Generator[list[ChatRequest], list[ChatAnswer], ListScores]
+#: Returns the answers to requests, in order.
+AnswerRequests = Callable[[Sequence[ChatRequest]], Sequence[ChatAnswer]]
 
 
 @dataclass
 class Tally:
-    """How the answers were; each is counted under one of the first four problems at most."""
+    """Counts of answers by problem.
+
+    An answer is counted at most once among `unread`, `refused`, `truncated` and `malformed`.
+    """
 
     answers: int = 0
     unread: int = 0
     refused: int = 0
     truncated: int = 0
-    """Cut before anything that could be read."""
+    """Cut at the token limit before anything that can be read."""
     malformed: int = 0
-    """Read in part, for any of the next three reasons."""
+    """Partial, repeated or invented, as the next three fields say."""
     partial: int = 0
-    """Answers that leave passages out, ..."""
+    """Answers that leave out passages."""
     repeated: int = 0
-    """... name one twice, ..."""
+    """Answers that name a passage twice."""
     invented: int = 0
-    """... or name one that was not shown."""
+    """Answers that name a passage which was not in the prompt."""
     cut: int = 0
-    """Thoughts that the token limit cut."""
+    """Answers whose reasoning was cut at the token limit."""
     thoughts: int = 0
+    """Answers with reasoning."""
     thought_tokens: int = 0
-    """About: the answer's new tokens by the thought's share of its characters."""
+    """Estimated from the share of the reasoning in the characters of an answer."""
 
     @property
     def fallen_back(self) -> int:
-        """Answers of which nothing could be read, so that they had no effect."""
+        """Answers that could not be read at all, and had no effect."""
         return self.unread + self.refused + self.truncated
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts that a stored result shows beside its scores."""
+        """The counts that are stored with a result."""
         return {
             "total": self.answers,
             "unread": self.unread,
@@ -88,41 +93,55 @@ class Tally:
 
 @dataclass
 class Log:
-    """What became of the answers about one list."""
+    """The candidates of one query, and the counts and trace of the answers about them."""
 
-    one: Candidates
+    candidates: Candidates
     sample: int
     tally: Tally
     rows: list[dict[str, object]]
+    """The rows of the trace, shared by all lists."""
 
-    def take(self, answer: ChatAnswer) -> ChatAnswer:
-        """Part an answer into thought (`reasoning`) and conclusion (`text`), and count both."""
+    def split(self, answer: ChatAnswer) -> ChatAnswer:
+        """Split an answer into thought (`reasoning`) and conclusion (`text`), and count both."""
         thought, conclusion = split_thought(answer.text)
         thought = answer.reasoning or thought
-        whole = len(thought) + len(conclusion)
+        characters = max(1, len(thought) + len(conclusion))
         self.tally.answers += 1
-        self.tally.thoughts += bool(thought)
-        self.tally.thought_tokens += round(answer.completion_tokens * len(thought) / max(1, whole))
-        self.tally.cut += answer.finish == "length" and not conclusion
+        if thought:
+            self.tally.thoughts += 1
+        self.tally.thought_tokens += round(answer.completion_tokens * len(thought) / characters)
+        if answer.finish == "length" and not conclusion:
+            self.tally.cut += 1
         return replace(answer, reasoning=thought, text=conclusion)
 
-    def judge(
-        self, conclusion: ChatAnswer, shown: Sequence[int], read: object, order: Order | None = None
+    def add(
+        self,
+        conclusion: ChatAnswer,
+        indexes: Sequence[int],
+        read: object,
+        order: Order | None = None,
     ) -> None:
-        """Count what was read of an answer without its thought, and add it to the trace."""
+        """Count an answer and add it to the trace.
+
+        Args:
+            conclusion: The answer as `split` returned it.
+            indexes: The candidates in the prompt, in their order.
+            read: The value that was read from the answer, as JSON; None if nothing could be read.
+            order: The order or scores in the answer, if it is about several candidates.
+        """
         if read is None:
             self._count_unread(conclusion)
         elif order is not None:
-            partial = len(order.places) < len(shown)
-            self.tally.partial += partial
-            self.tally.repeated += order.repeated
-            self.tally.invented += order.invented
-            self.tally.malformed += partial or order.repeated or order.invented
+            is_partial = len(order.indexes) < len(indexes)
+            self.tally.partial += int(is_partial)
+            self.tally.repeated += int(order.repeated)
+            self.tally.invented += int(order.invented)
+            self.tally.malformed += int(is_partial or order.repeated or order.invented)
         self.rows.append(
             {
-                "query_id": self.one.query_id,
+                "query_id": self.candidates.query_id,
                 "sample": self.sample,
-                "documents": [self.one.document_ids[index] for index in shown],
+                "documents": [self.candidates.document_ids[index] for index in indexes],
                 "thought": conclusion.reasoning,
                 "answer": conclusion.text,
                 "finish": conclusion.finish,
@@ -141,12 +160,14 @@ class Log:
 
 @dataclass(frozen=True, kw_only=True)
 class Style(ABC):
-    """How lists are asked about: the settings of an entry, and what they mean."""
+    """How a model is asked about a list: the settings of an entry, and how they are used."""
 
-    otherwise: ClassVar[str] = "the first stage's order was kept there"
-    """What becomes of passages whose answer cannot be read."""
-    supposed: ClassVar[str] = ""
-    """The answer that an estimate supposes: one that asks for the most."""
+    name: ClassVar[str]
+    """Name of the style in the identity."""
+    fallback: ClassVar[str] = "the order of the first stage was kept for them"
+    """What happens to passages whose answer cannot be read, for a warning."""
+    assumed_answer: ClassVar[str] = ""
+    """The answer that an estimate assumes: one that leads to the most requests."""
     llm: str = setting(identity="content")
     prompt: str
     words: int = setting(least=0)
@@ -161,52 +182,56 @@ class Style(ABC):
     @property
     @abstractmethod
     def answer_tokens(self) -> int:
-        """About how long an answer is that says what was asked for and no more."""
+        """The expected length of an answer without reasoning or explanations."""
 
     @abstractmethod
-    def rank(self, prompt: Prompt, log: Log) -> Questioning:
-        """Score the list of a log."""
+    def rank(self, prompt: Prompt, log: Log) -> Questions:
+        """Score the candidates of a log."""
 
     def request(self, prompt: Prompt, log: Log, **values: str) -> ChatRequest:
-        """The prompt about a list, as a conversation."""
-        query = self._mask_numbers(log.one.query.strip())
-        user = Message("user", prompt.says("user", query=query, **values))
+        """Build a request from the prompt and the query."""
+        query = self._mask_numbers(log.candidates.query.strip())
+        user = Message("user", prompt.fill("user", query=query, **values))
         system = prompt.texts.get("system")
         messages = (Message("system", system), user) if system else (user,)
         return ChatRequest(messages, sample=log.sample)
 
-    def about(self, prompt: Prompt, log: Log, indexes: Sequence[int]) -> ChatRequest:
-        """A request about some documents of a list, numbered from 1."""
-        scores = log.one.scores
-        shown = [
-            prompt.says(
+    def request_about(self, prompt: Prompt, log: Log, indexes: Sequence[int]) -> ChatRequest:
+        """Build a request about some candidates, which the prompt numbers from 1."""
+        scores = log.candidates.scores
+        passages = [
+            prompt.fill(
                 "passage",
                 number=str(number),
-                passage=self.passage(log.one.documents[index]),
+                passage=self.passage(log.candidates.documents[index]),
                 score=f"{scores[index]:.2f}" if scores else "unknown",
             )
             for number, index in enumerate(indexes, start=1)
         ]
-        passages = ("\n\n" if self.blank_lines else "\n").join(shown)
-        return self.request(prompt, log, passages=passages, count=str(len(indexes)))
+        listed = ("\n\n" if self.blank_lines else "\n").join(passages)
+        return self.request(prompt, log, passages=listed, count=str(len(indexes)))
 
     def passage(self, text: str) -> str:
-        """A document cut to so many characters or words, as far as either is set."""
+        """Return a document cut to `characters` and `words`; 0 means no limit."""
         if self.characters:
             text = re.sub(r"\n+", " ", text)[: self.characters]
-        return self._mask_numbers(truncate_words(text, self.words) if self.words else text)
+        if self.words:
+            text = truncate_words(text, self.words)
+        return self._mask_numbers(text)
 
     def _mask_numbers(self, text: str) -> str:
-        """The text with [1] as (1), so that it is not taken for the number of a passage."""
+        """Write [1] as (1), so that it is not confused with the number of a passage."""
         return re.sub(r"\[(\d+)\]", r"(\1)", text) if self.mask_numbers else text
 
 
 class LlmReranker:
-    """A style, a model and a prompt."""
+    """A reranker that asks a language model about every list, in the way of a style."""
 
     def __init__(self, name: str, style: Style, resources: Resources) -> None:
         if not style.llm:
-            raise UsageError(f"{name}: which model? Name it as in {style.prompt}:gpt4.")
+            raise UsageError(
+                f"{name}: which model? Write it after a colon, as in {style.prompt}:gpt4."
+            )
         self.name = name
         self.style = style
         self.resources = resources
@@ -214,10 +239,11 @@ class LlmReranker:
 
     @cached_property
     def chat(self) -> Chat:
-        """The model, under the conditions of this run; at temperature 0 where it takes one."""
+        """The model with the settings of the style; `auto` is temperature 0 if it is supported."""
         style, options = self.style, {}
         temperature = style.temperature
-        if temperature == "auto" and find_llm(style.llm, anything=True).temperature is not None:
+        model = find_llm(style.llm, allow_unknown=True)
+        if temperature == "auto" and model.temperature is not None:
             temperature = 0
         if temperature != "auto":
             options["temperature"] = f"{temperature:g}"
@@ -229,9 +255,9 @@ class LlmReranker:
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The model and the prompt; the settings stand beside it."""
+        """Model and prompt; the settings of the style are identified separately."""
         return {
-            "reranker": type(self.style).__name__.lower(),
+            "reranker": self.style.name,
             "algorithms": versions("llm-reranking"),
             "llm": dict(self.chat.identity),
             "prompt": self.prompt.hash,
@@ -242,21 +268,22 @@ class LlmReranker:
         tally, scores = Tally(), list[ListScores]()
         rows: list[dict[str, object]] = []
         answers: list[ChatAnswer] = []
-        ask = partial(self.chat.complete, show=self.resources.progress, taken=answers)
-        for start in range(0, len(lists), _LISTS):
-            scores += self._rank_lists(lists[start : start + _LISTS], ask, tally, rows)
+        complete = partial(self.chat.complete, show=self.resources.progress, received=answers)
+        for start in range(0, len(lists), _PARALLEL_LISTS):
+            chunk = lists[start : start + _PARALLEL_LISTS]
+            scores += self._rank_lists(chunk, complete, tally, rows)
         if tally.fallen_back:
             self.resources.warn(
                 f"{self.name}: {tally.fallen_back:,} of {tally.answers:,} answers could not be "
-                f"read; {self.style.otherwise}."
+                f"read; {self.style.fallback}."
             )
         if tally.partial:
             self.resources.warn(
-                f"{self.name}: {tally.partial:,} of {tally.answers:,} answers left passages out; "
-                "those follow in the order they had."
+                f"{self.name}: {tally.partial:,} of {tally.answers:,} answers left out passages; "
+                "these follow in their previous order."
             )
         facts = {
-            "texts": sum(len(one.documents) for one in lists),
+            "texts": sum(len(candidates.documents) for candidates in lists),
             **self.chat.usage(answers),
             **asdict(tally),
             "answer_counts": tally.counts,
@@ -264,66 +291,73 @@ class LlmReranker:
         }
         return RerankOutput(scores, facts, Usage.from_facts(facts))
 
-    def estimate(self, task: Task, depth: int) -> Estimate:
-        """What reranking the first `depth` documents of every query would use.
+    def estimate(self, task: Task, depth: int) -> RequestEstimate:
+        """Estimate tokens and money for reranking the first `depth` documents of every query.
 
-        The documents are not known before the first stage ran: expected are documents from all over
-        the corpus.
+        The candidates are not known before the first stage has run, so documents spread evenly over
+        the corpus are used instead.
         """
         texts = task.corpus.document_texts()
         depth = min(depth, len(texts))
-        shown = [texts[index * len(texts) // depth] for index in range(depth)]
-        lists = (Candidates(*query, shown, shown) for query in task.queries.items())
-        asked = (request for one in lists for request in self.requests([one]))
-        estimate = self.chat.estimate(asked, length=self.style.answer_tokens)
+        sample = [texts[index * len(texts) // depth] for index in range(depth)]
+        lists = (
+            Candidates(query_id, query, sample, sample) for query_id, query in task.queries.items()
+        )
+        requests = (request for candidates in lists for request in self.requests([candidates]))
+        estimate = self.chat.estimate(requests, length=self.style.answer_tokens)
         return replace(estimate, basis=f"{estimate.basis}; passages as they are in the corpus")
 
     def requests(self, lists: Sequence[Candidates]) -> list[ChatRequest]:
-        """What would be asked about lists; nothing is asked."""
-        supposed = ChatAnswer(self.style.supposed, "stop", 0, 0, 0.0, cached=False)
-        asked: list[ChatRequest] = []
+        """Return the requests that reranking would send; none is sent."""
+        answer = ChatAnswer(self.style.assumed_answer, "stop", 0, 0, 0.0, cached=False)
+        collected: list[ChatRequest] = []
 
-        def unread(requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
-            asked.extend(requests)
-            return [supposed] * len(requests)
+        def collect(requests: Sequence[ChatRequest]) -> list[ChatAnswer]:
+            collected.extend(requests)
+            return [answer] * len(requests)
 
-        self._rank_lists(lists, unread, Tally(), [])
-        return asked
+        self._rank_lists(lists, collect, Tally(), [])
+        return collected
 
     def _rank_lists(
-        self, lists: Sequence[Candidates], ask: Ask, tally: Tally, rows: list[dict[str, object]]
+        self,
+        lists: Sequence[Candidates],
+        answer_requests: AnswerRequests,
+        tally: Tally,
+        rows: list[dict[str, object]],
     ) -> list[ListScores]:
-        """Every list ranked once per sample; of several samples the mean place decides."""
+        """Score every list once per sample; the scores of several samples are averaged."""
         count = self.style.samples
-        logs = [Log(one, sample, tally, rows) for one in lists for sample in range(count)]
-        scores = in_step([self.style.rank(self.prompt, log) for log in logs], ask)
+        logs = [
+            Log(candidates, sample, tally, rows) for candidates in lists for sample in range(count)
+        ]
+        scores = run_in_step([self.style.rank(self.prompt, log) for log in logs], answer_requests)
         if count == 1:
             return scores
         groups = (scores[start : start + count] for start in range(0, len(scores), count))
-        return [by_value(np.mean(group, axis=0)) for group in groups]
+        return [scores_by_value(np.mean(group, axis=0)) for group in groups]
 
     def _write_trace(self, rows: Sequence[Mapping[str, object]]) -> str:
-        """Write what the model thought and answered about every list; the path below the home."""
+        """Write all answers to a trace file; return its path relative to the home folder."""
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         data = content.encode("utf-8", "replace")
         slug = re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-")[:40]
-        index = (
-            cache_folder("rerank-traces") / f"{slug}-{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
-        )
-        write_file(index, data)
-        return f"{index.parent.name}/{index.name}"
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        path = cache_folder("rerank-traces") / f"{slug}-{digest}.jsonl"
+        write_file(path, data)
+        return f"{path.parent.name}/{path.name}"
 
 
-def by_value(values: Sequence[float] | ListScores) -> ListScores:
-    """Scores by falling value; equal values keep the order of the first stage."""
-    return in_order(sorted(range(len(values)), key=lambda index: -values[index]))
+def scores_by_value(values: Sequence[float] | ListScores) -> ListScores:
+    """Return scores that order a list by value; equal values keep the order of the first stage."""
+    return scores_from_order(sorted(range(len(values)), key=lambda index: -values[index]))
 
 
 def read_prompt(name: str, folder: Path | None) -> Prompt:
-    """A prompt by name: the file of a folder of the user's where it is there, else ours."""
-    file = f"{name}.toml"
-    ours = {path.name: path for path in (files("r2med.rerank") / "prompts").iterdir()}
-    if file not in ours:
-        known_names = [file_name.removesuffix(".toml") for file_name in ours]
+    """Read a prompt by name, from the user's folder if it has the file, else from the package."""
+    file_name = f"{name}.toml"
+    shipped = {path.name: path for path in (files("r2med.rerank") / "prompts").iterdir()}
+    if file_name not in shipped:
+        known_names = [shipped_name.removesuffix(".toml") for shipped_name in shipped]
         raise UsageError(f"prompt {name!r} is not known. {nearest(name, known_names)}")
-    return prompt_of(name, ours[file], folder / file if folder else None)
+    return load_prompt(name, shipped[file_name], folder / file_name if folder else None)

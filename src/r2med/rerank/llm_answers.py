@@ -1,7 +1,7 @@
-"""Read an order, scores or a grade from what a language model wrote, in whatever form.
+"""Parse an order, scores or a grade from the text of a language model, in any format.
 
-A model may write anything, so every pattern takes time in proportion to the text: repetitions next
-to each other are bounded, and a run of digits or spaces is entered only at its beginning.
+The time for every pattern is linear in the length of the text, whatever a model writes: adjacent
+repetitions are bounded, and a run of digits or spaces is matched only from its beginning.
 """
 
 from __future__ import annotations
@@ -17,78 +17,84 @@ _SCORED = re.compile(
     r"(?:\[(\d{1,9})\]{1,3}[\"']?|[\"'](\d{1,9})[\"'])"
     r"\s{0,9}:\s{0,9}[\"']?(\d{1,9}(?:\.\d{1,30})?)(?![\d.])"
 )
-#: Characters of a conclusion in which scores are looked for.
+#: Characters of a conclusion that are searched for scores.
 _LONGEST = 100_000
-#: Characters at the beginning and at the end of a conclusion in which a grade is looked for.
+#: Characters at the beginning and at the end of a conclusion that are searched for a grade.
 _LONGEST_PART = 4_000
 _END_OF_THOUGHT = re.compile(r"</(?:think|reason)>")
 _THOUGHT_MARKS = re.compile(r"</?(?:think|reason)>")
 
 
 class Order(NamedTuple):
-    """Positions from 0, best first, as far as an answer names them, and what was wrong with it."""
+    """The passages that an answer names, best first, and its problems."""
 
-    places: list[int]
+    indexes: list[int]
+    """Counted from 0."""
     repeated: bool
+    """Whether a passage was named twice; its first mention counts."""
     invented: bool
+    """Whether a number was named that is not a passage; it is ignored."""
 
 
 def split_thought(text: str) -> tuple[str, str]:
-    """Thought and conclusion; a thought that never ends concludes nothing.
+    """Split a text into thought and conclusion.
 
-    The conclusion is what stands between the last <answer> tags, where there are any, also after a
-    thought that was never closed; else what follows the end of the thought.
+    The conclusion is the text between the last <answer> tags, even after a thought that was never
+    closed; without such tags, the text after the thought. It is empty if the thought never ends.
     """
     ends = list(_END_OF_THOUGHT.finditer(text))
-    thought, rest = (text[: ends[-1].end()], text[ends[-1].end() :]) if ends else ("", text)
-    before, tag, tagged = rest.rpartition("<answer>")
+    end = ends[-1].end() if ends else 0
+    thought, conclusion = text[:end], text[end:]
+    before_tag, tag, after_tag = conclusion.rpartition("<answer>")
     if tag:
-        thought, rest = thought + before, tagged.partition("</answer>")[0]
+        thought += before_tag
+        conclusion = after_tag.partition("</answer>")[0]
     elif not ends and _THOUGHT_MARKS.search(text):
-        thought, rest = text, ""
-    return _THOUGHT_MARKS.sub("", thought).strip(), rest.strip()
+        thought, conclusion = text, ""
+    return _THOUGHT_MARKS.sub("", thought).strip(), conclusion.strip()
 
 
 def read_order(conclusion: str, count: int) -> Order | None:
-    """The order that a conclusion names; None if it names no passage.
+    """Return the order in a conclusion; None if it names no passage.
 
-    `[2] > [1]`, `2, 1`, a JSON list and lines of either are read. One rule mends them all: a number
-    that stands twice counts at its first place, and one that names no passage nowhere.
+    Formats are `[2] > [1]`, `2, 1`, a JSON list and lines of these. Of a repeated number the first
+    mention counts; a number that is not a passage is ignored.
     """
     if is_refusal(conclusion):
         return None
-    named = _BRACKETED.findall(conclusion) or _INTEGER.findall(conclusion)
-    numbers = [int(number) - 1 for number in named if len(number) < 10]
-    places = [place for place in numbers if 0 <= place < count]
-    if not places:
+    numbers = _BRACKETED.findall(conclusion) or _INTEGER.findall(conclusion)
+    indexes = [int(number) - 1 for number in numbers if len(number) < 10]
+    valid = [index for index in indexes if 0 <= index < count]
+    if not valid:
         return None
-    distinct = list(dict.fromkeys(places))
-    return Order(distinct, len(distinct) < len(places), len(places) < len(named))
+    distinct = list(dict.fromkeys(valid))
+    return Order(distinct, repeated=len(distinct) < len(valid), invented=len(valid) < len(numbers))
 
 
 def read_scores(conclusion: str, count: int) -> tuple[dict[int, float], Order] | None:
-    """Scores from 0 to 10 by position, as in `{"[1]": 5, "[2]": 3}`; None if there are none.
+    """Return scores from 0 to 10 by index, as in `{"[1]": 5, "[2]": 3}`; None if there are none.
 
-    The same rule as for orders. A number in brackets or quotes names a passage; broken JSON is read
-    as far as it goes, and a score off the scale is none.
+    Repeated and unknown numbers are treated as in `read_order`. A number in brackets or quotes is
+    a passage; broken JSON is read as far as possible, and a score above 10 is ignored.
     """
-    named = _SCORED.findall(conclusion[:_LONGEST])
-    rows = [(int(name or quoted) - 1, float(score)) for name, quoted, score in named]
-    known = [(place, score) for place, score in rows if 0 <= place < count and score <= 10]
-    if not known:
+    matches = _SCORED.findall(conclusion[:_LONGEST])
+    rows = [(int(bracketed or quoted) - 1, float(score)) for bracketed, quoted, score in matches]
+    valid = [(index, score) for index, score in rows if 0 <= index < count and score <= 10]
+    if not valid:
         return None
     scores: dict[int, float] = {}
-    for place, score in known:
-        scores.setdefault(place, score)
-    return scores, Order(list(scores), len(scores) < len(known), len(known) < len(rows))
+    for index, score in valid:
+        scores.setdefault(index, score)
+    order = Order(list(scores), repeated=len(scores) < len(valid), invented=len(valid) < len(rows))
+    return scores, order
 
 
 def read_grade(conclusion: str) -> float | None:
-    """A grade from 0 to 10; None where the conclusion holds none, or several that contradict.
+    """Return a grade from 0 to 10; None if there is none, or if several contradict each other.
 
-    In this order: the grade called final, a line that is nothing but a grade, the number that is
-    called a score, a number where a grade would stand, yes (10) or no (0). The scale itself ("0 to
-    10", "out of 10") is never taken for the grade.
+    Tried in this order: a grade called final, a line with only a grade, a number called a score, a
+    number at a typical position of a grade, and the words yes (10) or no (0). The scale itself ("0
+    to 10", "out of 10") is never read as the grade.
     """
     if is_refusal(conclusion):
         return None
@@ -98,11 +104,13 @@ def read_grade(conclusion: str) -> float | None:
     for not_a_grade in (_OUT_OF_TEN, _RANGE, _SHARE):
         plain = not_a_grade.sub(" ", plain)
     for pattern in (_FINAL, _ALONE, _LABELLED, _IN_PLACE):
-        grades = {_grade(match[1]) for match in pattern.finditer(plain)}
+        grades = {_parse_grade(match[1]) for match in pattern.finditer(plain)}
         if grades:
             return grades.pop() if len(grades) == 1 else None
     word = _YES_OR_NO.match(plain)
-    return None if word is None else 10.0 if word[1].lower() == "yes" else 0.0
+    if word is None:
+        return None
+    return 10.0 if word[1].lower() == "yes" else 0.0
 
 
 _MARKUP = re.compile(r"</?|[>{}\[\]*_`\"'\\#|$]")
@@ -122,7 +130,7 @@ _IN_PLACE = re.compile(
     _FLAGS,
 )
 _YES_OR_NO = re.compile(r"\W*(yes|no)\b", re.IGNORECASE)
-#: A number of at most so many digits, from its first digit on.
+#: A number with a bounded count of digits, matched from its first digit.
 _DIGITS = r"(?<!\d)\d{1,9}(?:\.\d{1,30})?"
 _RANGE = re.compile(
     rf"\b(?:on |of |from |between ){{0,3}}(?:an? |the )?(?:{_DIGITS}\s{{0,9}}-?\s{{0,9}}point )?"
@@ -136,8 +144,10 @@ _OUT_OF_TEN = re.compile(
 _SHARE = re.compile(rf"{_DIGITS}\s{{0,9}}(?:/|of|out of)\s{{0,9}}(?:the\s{{1,9}})?{_DIGITS}", re.I)
 
 
-def _grade(number: str) -> float | None:
-    """The number, if it lies on the scale."""
+def _parse_grade(number: str) -> float | None:
+    """Return the value of a number in digits or words; None if it is above 10."""
     lower = number.lower()
-    value = float(_WORDS.index(lower)) if lower in _WORDS else float(lower.replace(",", "."))
+    if lower in _WORDS:
+        return float(_WORDS.index(lower))
+    value = float(lower.replace(",", "."))
     return value if value <= 10 else None

@@ -1,7 +1,7 @@
-"""What a reranker promises: a score for every candidate; and what becomes of the scores.
+"""The interface of rerankers, cached scores of pairs, and the order that follows from scores.
 
-Scores of pairs are kept per reranker and exact texts, so depth 100 reuses depth 10, and any first
-stage reuses any other; batches are on disk as they finish, so a kill loses one batch at most.
+Scores of pairs are cached by reranker and by the exact texts, so that depth 100 reuses depth 10,
+whatever the first stage. Every finished batch is stored, so a killed process loses at most one.
 """
 
 from __future__ import annotations
@@ -36,63 +36,71 @@ _LOWEST = float(np.finfo(np.float32).min)
 
 @dataclass(frozen=True)
 class Candidates:
-    """One query with the documents that a first stage found for it, best first."""
+    """One query with the documents that the first stage retrieved for it, best first."""
 
     query_id: str
     query: str
     document_ids: Sequence[str]
     documents: Sequence[str]
     scores: Sequence[float] = ()
-    """Of the first stage, where they are known."""
+    """Scores of the first stage; empty if they are not known."""
 
 
 @dataclass(frozen=True)
 class RerankOutput:
-    """Scores of lists, and what scoring them used."""
+    """The scores of lists, with facts and usage."""
 
     scores: list[ListScores]
     """For each list a finite score for each of its documents, higher is better."""
     facts: Mapping[str, object]
-    """What really ran, as JSON values: reuse, answers that could not be read."""
+    """Facts for the record, as JSON values: cached scores, answers that could not be read."""
     usage: Usage
 
 
 class Reranker(Protocol):
-    """A configured reranker; nothing is loaded before `scores` is called."""
+    """A configured reranker; its model is loaded by the first call of `rerank`."""
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """What decides its scores besides the settings it was built from, as JSON values."""
+        """Everything besides the settings that can change a score, as JSON values."""
 
     def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
         """Score the documents of every list."""
 
 
 def candidate_lists(run: Run, task: Task) -> list[Candidates]:
-    """The lists of a run with their texts: the original query, and an id's last row.
+    """Return the lists of a run with the texts of queries and documents.
 
-    A text is one Python string however many lists hold it.
+    If a document id occurs several times in the corpus, its last row counts. A text is the same
+    Python string in all lists that contain it.
     """
-    used, inside = np.unique(run.documents, return_inverse=True)
-    ids = run.document_ids.take(pa.array(used))
-    rows = task.corpus.last_rows[find_positions(ids, task.corpus.document_ids)]
-    names = ids.to_pylist()
+    used_documents, indexes = np.unique(run.documents, return_inverse=True)
+    used_ids = run.document_ids.take(pa.array(used_documents))
+    rows = task.corpus.last_rows[find_positions(used_ids, task.corpus.document_ids)]
+    document_ids = used_ids.to_pylist()
     texts = task.corpus.texts.take(pa.array(rows)).to_pylist()
     queries = dict(task.queries.items())
     lists = []
     for row, query_id in enumerate(run.query_ids.to_pylist()):
         span = slice(run.offsets[row], run.offsets[row + 1])
-        listed, scores = inside[span].tolist(), run.scores[span].tolist()
-        shown = [names[index] for index in listed], [texts[index] for index in listed]
-        lists.append(Candidates(query_id, queries[query_id], *shown, scores))
+        list_indexes = indexes[span].tolist()
+        lists.append(
+            Candidates(
+                query_id,
+                queries[query_id],
+                [document_ids[index] for index in list_indexes],
+                [texts[index] for index in list_indexes],
+                run.scores[span].tolist(),
+            )
+        )
     return lists
 
 
 class _PairForm(Form):
-    """A pair's address is a hash of both exact texts, with a boundary that no text can move."""
+    """The address of a pair is a hash of the query's length and of both exact texts."""
 
     def addresses(self, texts: Iterable[Pair]) -> Addresses:
-        """The address of each pair in the store."""
+        """Return the address of each pair in the cache."""
         parts = [hash_texts(b"", [])]
         for query, pairs in groupby(texts, key=itemgetter(0)):
             prefix = query.encode("utf-8", "surrogatepass")
@@ -102,7 +110,7 @@ class _PairForm(Form):
 
 
 class PairReranker:
-    """A reranker that scores every candidate by itself, with an encoder of pairs."""
+    """A reranker that scores every candidate separately, with an encoder of pairs."""
 
     def __init__(self, name: str, scorer: Encoder, resources: Resources) -> None:
         self.name = name
@@ -110,83 +118,96 @@ class PairReranker:
         self.encoders = {"pair": scorer}
         self.resources = resources
         self.worker_stage: StageSpec | None = None
-        """From what workers build this reranker; None for an object that exists only here."""
+        """From which workers build this reranker; None for an object of this process."""
         self.batches = Batches(resources.options.batch_tokens, resources.warn)
         self._anonymous = anonymous_identity(scorer)
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The scorer's; one without an identity equals nothing but itself."""
+        """The identity of the scorer; a unique one if it has none."""
         return self.scorer.identity or self._anonymous
 
     def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
-        """Look every pair up and score the missing ones."""
-        names = [(one.query_id, document) for one in lists for document in one.document_ids]
-        warn = self.resources.warn
+        """Read cached scores and score all other pairs."""
+        ids = [
+            (candidates.query_id, document_id)
+            for candidates in lists
+            for document_id in candidates.document_ids
+        ]
+
+        def name_pair(row: int) -> str:
+            query_id, document_id = ids[row]
+            return f"query {query_id!r} and document {document_id!r} with {self.name}"
+
         encoded = encode(
             self.scorer,
-            [(one.query, text) for one in lists for text in one.documents],
+            [(candidates.query, text) for candidates in lists for text in candidates.documents],
             _PairForm(),
-            open_cache("rerank-scores", self.scorer.identity, self.name, warn),
+            open_cache("rerank-scores", self.scorer.identity, self.name, self.resources.warn),
             self.resources,
             batches=self.batches,
-            name_text=lambda row: "query {!r} and document {!r} with {}".format(
-                *names[row], self.name
-            ),
+            name_text=name_pair,
             description=f"reranking with {self.name}",
             part="pair",
             worker_stage=self.worker_stage,
         )
         scores = [np.zeros(0, dtype=np.float32) for _ in lists]
-        if names:
-            ends = np.cumsum([len(one.documents) for one in lists])
+        if ids:
+            ends = np.cumsum([len(candidates.documents) for candidates in lists])
             scores = np.split(encoded.matrix()[encoded.distinct, 0], ends[:-1])
         facts = {**encoded.facts, **self.scorer.facts()}
         return RerankOutput(scores, facts, encoded.usage)
 
 
-def anonymous_identity(thing: object) -> Mapping[str, object]:
-    """An identity for what has none: its results are never taken for another's."""
-    kind = type(thing)
+def anonymous_identity(model: object) -> Mapping[str, object]:
+    """Return a unique identity, so that results are never reused for another object."""
+    model_class = type(model)
     return {
-        "object": f"{kind.__module__}.{kind.__qualname__}",
+        "object": f"{model_class.__module__}.{model_class.__qualname__}",
         "unidentified": secrets.token_hex(8),
     }
 
 
-def in_order(order: Sequence[int]) -> ListScores:
-    """Scores of places: the first in the order scores the length of the list, the last one 1."""
+def scores_from_order(order: Sequence[int]) -> ListScores:
+    """Return scores for an order of n documents: n for the first one, 1 for the last one."""
     scores = np.zeros(len(order), dtype=np.float32)
     scores[list(order)] = np.arange(len(order), 0, -1)
     return scores
 
 
 def reorder_run(first: Run, scores: Sequence[ListScores], reranked: int, tail: Tail) -> Run:
-    """The first `reranked` documents of each list by score, ties as in trec_eval.
+    """Order the first `reranked` documents of each list by score, with ties as in trec_eval.
 
-    `keep` leaves the rest in its order with scores below the lowest reranked one, so that
-    every tool that sorts by score sees the same list; `drop` leaves it out.
+    With `keep`, all other documents follow in their order. Their scores are lower than the lowest
+    reranked one, so that every tool that sorts by score has the same list. With `drop`, they are
+    left out.
     """
     head = first.truncate(reranked)
-    flat = np.concatenate(scores) if len(head.documents) else np.zeros(0, dtype=np.float32)
-    order = np.lexsort((-id_ranks(head), -flat, head.query_rows))
-    documents, falling = head.documents[order], flat[order].astype(np.float64)
-    top = Run(head.query_ids, head.document_ids, head.offsets, documents, falling)
+    all_scores = np.concatenate(scores) if len(head.documents) else np.zeros(0, dtype=np.float32)
+    order = np.lexsort((-id_ranks(head), -all_scores, head.query_rows))
+    top = Run(
+        head.query_ids,
+        head.document_ids,
+        head.offsets,
+        head.documents[order],
+        all_scores[order].astype(np.float64),
+    )
     if tail == "drop":
         return top
-    documents, falling = first.documents.copy(), np.empty(len(first.documents), dtype=np.float64)
+    documents = first.documents.copy()
+    extended_scores = np.empty(len(first.documents), dtype=np.float64)
     for row in np.flatnonzero(first.lengths):
         start, end = first.offsets[row], first.offsets[row + 1]
         span = slice(top.offsets[row], top.offsets[row + 1])
         documents[start : start + top.lengths[row]] = top.documents[span]
-        falling[start:end] = _extend_scores(top.scores[span], int(end - start))
-    return Run(first.query_ids, first.document_ids, first.offsets, documents, falling)
+        extended_scores[start:end] = _extend_scores(top.scores[span], int(end - start))
+    return Run(first.query_ids, first.document_ids, first.offsets, documents, extended_scores)
 
 
 def _extend_scores(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Falling scores followed by lower ones, `count` in all, that float32 tells apart.
+    """Continue decreasing scores to `count` scores, all of them different in float32.
 
-    Where the lowest score leaves no such numbers below it, all become ranks, counted from the end.
+    If there are no such numbers below the lowest score, the scores are count, ..., 2, 1 instead.
     """
     lowest = float(scores[-1])
     steps = np.arange(count - len(scores) + 1, dtype=np.float64)

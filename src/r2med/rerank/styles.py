@@ -1,6 +1,6 @@
-"""How a language model is asked about a list: in windows, one by one, by groups, for the best.
+"""The styles of LLM rerankers: listwise, pointwise, reasoned verdicts, setwise and groupwise.
 
-What an answer leaves unsaid keeps the order of the first stage, in every style.
+In every style, passages that an answer does not mention keep the order of the first stage.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -16,24 +17,24 @@ from r2med.errors import UsageError
 from r2med.execution.resources import Resources
 from r2med.expand.prompts import Prompt
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
-from r2med.rerank.llm import LlmReranker, Log, Questioning, Style, by_value
+from r2med.rerank.llm import LlmReranker, Log, Questions, Style, scores_by_value
 from r2med.rerank.llm_answers import read_grade, read_order, read_scores
-from r2med.rerank.scores import in_order
+from r2med.rerank.scores import scores_from_order
 from r2med.settings import setting
 
-_CLOSED = "</think>"
-#: Alternatives to the next token that are asked for, the most that common servers give.
+_END_OF_THOUGHT = "</think>"
+#: Alternatives to the next token that are requested: the most that common servers return.
 _ALTERNATIVES = 20
-#: A sentence that the token limit left unfinished.
+#: A sentence that was cut at the token limit.
 _UNFINISHED = re.compile(r"(?<=[.!?])[^.!?]*\Z")
 
 
 def build(name: str, style: Style, resources: Resources) -> LlmReranker:
-    """A reranker as an entry describes it."""
+    """Build the reranker of a registry entry."""
     if isinstance(style, Listwise) and style.step > style.window:
         raise UsageError(
             f"{name}: step={style.step} is larger than window={style.window}, so passages between "
-            "two windows would never be seen."
+            "two windows would be skipped. Give a smaller step."
         )
     return LlmReranker(name, style, resources)
 
@@ -42,201 +43,223 @@ def build(name: str, style: Style, resources: Resources) -> LlmReranker:
 class Listwise(Style):
     """A model orders a window of passages, which slides from the end of the list to its top."""
 
+    name = "listwise"
     window: int = setting(least=2)
     step: int = setting(least=1)
 
     @property
     def answer_tokens(self) -> int:
-        """Some tokens for every passage of a window."""
+        """Five tokens for every passage of a window."""
         return 5 * self.window
 
-    def rank(self, prompt: Prompt, log: Log) -> Questioning:
-        """Ask about one window after another; what an answer leaves out keeps its order below."""
-        order = list(range(len(log.one.documents)))
-        last = len(order) - self.window
-        for start in [*range(last, 0, -self.step), 0] if len(order) > 1 else []:
+    def rank(self, prompt: Prompt, log: Log) -> Questions:
+        """Ask about one window after another; passages that an answer leaves out come last."""
+        order = list(range(len(log.candidates.documents)))
+        if len(order) < 2:
+            return scores_from_order(order)
+        last_start = len(order) - self.window
+        for start in [*range(last_start, 0, -self.step), 0]:
             indexes = order[start : start + self.window]
-            [answer] = yield [self.about(prompt, log, indexes)]
-            conclusion = log.take(answer)
+            [answer] = yield [self.request_about(prompt, log, indexes)]
+            conclusion = log.split(answer)
             ranked = read_order(conclusion.text, len(indexes))
-            named = ranked.places if ranked else []
-            log.judge(conclusion, indexes, named or None, ranked)
-            remaining = [index for index in range(len(indexes)) if index not in set(named)]
-            order[start : start + self.window] = [indexes[n] for n in [*named, *remaining]]
-        return in_order(order)
+            mentioned = ranked.indexes if ranked else []
+            log.add(conclusion, indexes, mentioned or None, ranked)
+            unmentioned = [row for row in range(len(indexes)) if row not in set(mentioned)]
+            order[start : start + self.window] = [
+                indexes[row] for row in [*mentioned, *unmentioned]
+            ]
+        return scores_from_order(order)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(Style):
-    """A model grades each passage by itself; equal grades keep the order of the first stage."""
+    """A model grades each passage separately; equal grades keep the order of the first stage."""
 
+    name = "pointwise"
     answer_tokens = 5
 
-    def rank(self, prompt: Prompt, log: Log) -> Questioning:
-        """Ask about all passages at once; one without a grade keeps its place in the list."""
+    def rank(self, prompt: Prompt, log: Log) -> Questions:
+        """Ask about all passages at once; a passage without a grade keeps its rank."""
         answers = yield [
-            self.request(prompt, log, passage=self.passage(text)) for text in log.one.documents
+            self.request(prompt, log, passage=self.passage(text))
+            for text in log.candidates.documents
         ]
         grades = []
         for index, answer in enumerate(answers):
-            conclusion = log.take(answer)
+            conclusion = log.split(answer)
             grades.append(read_grade(conclusion.text))
-            log.judge(conclusion, [index], grades[-1])
-        graded = [(index, grade) for index, grade in enumerate(grades) if grade is not None]
-        best = iter(sorted(graded, key=lambda pair: -pair[1]))
-        return in_order(
-            [index if grade is None else next(best)[0] for index, grade in enumerate(grades)]
+            log.add(conclusion, [index], grades[-1])
+        graded = [index for index, grade in enumerate(grades) if grade is not None]
+        best_first = iter(sorted(graded, key=lambda index: -cast("float", grades[index])))
+        return scores_from_order(
+            [index if grade is None else next(best_first) for index, grade in enumerate(grades)]
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Style):
-    """A model thinks about each passage; the score is the probability that `true` follows.
+class ReasonedVerdict(Style):
+    """A model reasons about each passage; the score is the probability that `true` follows.
 
-    Two requests per passage, both bare text as such models were trained on: the thought up to its
-    end, then the one token after it with its alternatives. A thought that the token limit cut is
-    closed after its last whole sentence. Scores are log-odds, which order as probabilities do.
+    There are two requests per passage, both bare texts like those the models were trained on: one
+    for the reasoning, one for the single token after it with its alternatives. Reasoning that was
+    cut at the token limit is closed after its last complete sentence. Scores are log-odds, which
+    have the same order as probabilities.
     """
 
-    otherwise = "the odds are even there"
+    name = "verdict"
+    fallback = "true and false count as equally likely for them"
     answer_tokens = 200
-    supposed = "x" * 4 * answer_tokens
+    assumed_answer = "x" * 4 * answer_tokens
 
-    def rank(self, prompt: Prompt, log: Log) -> Questioning:
-        """Ask for all thoughts at once, then for all verdicts; without one, odds are even."""
+    def rank(self, prompt: Prompt, log: Log) -> Questions:
+        """Ask for all reasoning at once, then for all verdicts; a missing verdict scores 0."""
         prompts = [
             self.request(prompt, log, passage=self.passage(text)).messages[-1].content
-            for text in log.one.documents
+            for text in log.candidates.documents
         ]
-        thoughts = yield [_bare(text, log, stop=(_CLOSED,)) for text in prompts]
-        closed = [
+        thoughts = yield [_bare_request(text, log, stop=(_END_OF_THOUGHT,)) for text in prompts]
+        prompts_with_thoughts = [
             _close_thought(text, answer) for text, answer in zip(prompts, thoughts, strict=True)
         ]
         verdicts = yield [
-            replace(_bare(text, log), max_tokens=1, alternatives=_ALTERNATIVES) for text in closed
+            replace(_bare_request(text, log), max_tokens=1, alternatives=_ALTERNATIVES)
+            for text in prompts_with_thoughts
         ]
         scores = []
         for index, (thought, verdict) in enumerate(zip(thoughts, verdicts, strict=True)):
-            words, ended, _ = thought.text.partition(_CLOSED)
-            finish = "stop" if ended else thought.finish
-            conclusion = log.take(replace(thought, text=f"{words}{_CLOSED}", finish=finish))
-            odds = _log_odds(verdict.alternatives or {})
-            conclusion = replace(conclusion, text=verdict.text.strip(), finish=thought.finish)
-            log.judge(conclusion, [index], odds)
-            scores.append(odds or 0.0)
-        return by_value(scores)
+            text, end_tag, _ = thought.text.partition(_END_OF_THOUGHT)
+            finish = "stop" if end_tag else thought.finish
+            closed = replace(thought, text=f"{text}{_END_OF_THOUGHT}", finish=finish)
+            conclusion = replace(
+                log.split(closed), text=verdict.text.strip(), finish=thought.finish
+            )
+            log_odds = _log_odds(verdict.alternatives or {})
+            log.add(conclusion, [index], log_odds)
+            scores.append(log_odds or 0.0)
+        return scores_by_value(scores)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setwise(Style):
-    """A model names the best of a set; a heap of such choices sorts the first `top` places."""
+    """A model chooses the best passage of a set; heapsort by such choices finds the `top` best."""
 
+    name = "setwise"
     answer_tokens = 10
-    supposed = "[2]"
+    assumed_answer = "[2]"
     window: int = setting(least=2)
     top: int = setting(least=1)
 
-    def rank(self, prompt: Prompt, log: Log) -> Questioning:
-        """Heapsort with window - 1 children per node; below `top` the first stage's order stays.
+    def rank(self, prompt: Prompt, log: Log) -> Questions:
+        """Run heapsort with window - 1 children per node.
 
-        Where an answer names no document of the set, the parent stays in its place.
+        Documents below `top` keep the order of the first stage. If an answer names no document of
+        the set, the parent node stays at the top of its subtree.
         """
-        count, children = len(log.one.documents), self.window - 1
+        count, children = len(log.candidates.documents), self.window - 1
         heap = list(range(count))
 
-        def sift(root: int, size: int) -> Generator[list[ChatRequest], list[ChatAnswer]]:
-            while (first := children * root + 1) < size:
-                nodes = [root, *range(first, min(first + children, size))]
+        def sift_down(node: int, size: int) -> Generator[list[ChatRequest], list[ChatAnswer]]:
+            while (first_child := children * node + 1) < size:
+                nodes = [node, *range(first_child, min(first_child + children, size))]
                 indexes = [heap[node] for node in nodes]
-                [answer] = yield [self.about(prompt, log, indexes)]
-                conclusion = log.take(answer)
+                [answer] = yield [self.request_about(prompt, log, indexes)]
+                conclusion = log.split(answer)
                 ranked = read_order(conclusion.text, len(indexes))
-                log.judge(conclusion, indexes, ranked.places[0] if ranked else None)
-                chosen = nodes[ranked.places[0]] if ranked else root
-                if chosen == root:
+                log.add(conclusion, indexes, ranked.indexes[0] if ranked else None)
+                best = nodes[ranked.indexes[0]] if ranked else node
+                if best == node:
                     return
-                heap[root], heap[chosen] = heap[chosen], heap[root]
-                root = chosen
+                heap[node], heap[best] = heap[best], heap[node]
+                node = best
 
-        for root in range(count // children, -1, -1):
-            yield from sift(root, count)
+        for node in range(count // children, -1, -1):
+            yield from sift_down(node, count)
         for size in range(count - 1, max(0, count - self.top), -1):
             heap[0], heap[size] = heap[size], heap[0]
-            yield from sift(0, size)
+            yield from sift_down(0, size)
         if count > self.top:
             heap[0], heap[count - self.top] = heap[count - self.top], heap[0]
         best = heap[::-1][: self.top]
-        return in_order([*best, *sorted(set(range(count)) - set(best))])
+        return scores_from_order([*best, *sorted(set(range(count)) - set(best))])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Groupwise(Style):
-    """A model scores shuffled groups from 0 to 10; a document's scores of all rounds are averaged.
+    """A model scores the documents of shuffled groups from 0 to 10, in several rounds.
 
-    A document that a round leaves out is averaged over the others; all documents of a group whose
-    answer cannot be read score 0 in that round.
+    The score of a document is the mean over the rounds whose answers mention it. If an answer
+    cannot be read, all documents of its group score 0 in that round.
     """
 
-    otherwise = "their passages score 0 in that round"
+    name = "groupwise"
+    fallback = "their passages score 0 in that round"
     group: int = setting(least=1)
     rounds: int = setting(least=1)
     seed: int
 
     @property
     def answer_tokens(self) -> int:
-        """Some tokens for every passage of a group."""
+        """Eight tokens for every passage of a group."""
         return 8 * self.group
 
-    def rank(self, prompt: Prompt, log: Log) -> Questioning:
+    def rank(self, prompt: Prompt, log: Log) -> Questions:
         """Ask about all groups of all rounds at once."""
-        rounds = [replace(log, sample=self.rounds * log.sample + n) for n in range(self.rounds)]
-        groups = [(each, group) for each in rounds for group in self._groups(each)]
-        answers = yield [self.about(prompt, each, group) for each, group in groups]
-        scores: list[list[float]] = [[] for _ in log.one.documents]
-        for (log, group), answer in zip(groups, answers, strict=True):
-            conclusion = log.take(answer)
-            read = read_scores(conclusion.text, len(group))
-            by_place, order = read or (dict.fromkeys(range(len(group)), 0.0), None)
-            log.judge(conclusion, group, list(by_place.items()) if read else None, order)
-            for index, score in by_place.items():
+        first_sample = self.rounds * log.sample
+        round_logs = [replace(log, sample=first_sample + number) for number in range(self.rounds)]
+        groups = [
+            (round_log, group) for round_log in round_logs for group in self._make_groups(round_log)
+        ]
+        answers = yield [
+            self.request_about(prompt, round_log, group) for round_log, group in groups
+        ]
+        scores: list[list[float]] = [[] for _ in log.candidates.documents]
+        for (round_log, group), answer in zip(groups, answers, strict=True):
+            conclusion = round_log.split(answer)
+            parsed = read_scores(conclusion.text, len(group))
+            if parsed is None:
+                group_scores = dict.fromkeys(range(len(group)), 0.0)
+                round_log.add(conclusion, group, None)
+            else:
+                group_scores, order = parsed
+                round_log.add(conclusion, group, list(group_scores.items()), order)
+            for index, score in group_scores.items():
                 scores[group[index]].append(score)
-        return by_value(
-            [
-                sum(scores_of_document) / len(scores_of_document) if scores_of_document else 0.0
-                for scores_of_document in scores
-            ]
-        )
+        return scores_by_value([sum(values) / len(values) if values else 0.0 for values in scores])
 
-    def _groups(self, log: Log) -> list[list[int]]:
-        """One shuffle of a list, the same whenever the same list is ranked with the same seed."""
-        order = list(range(len(log.one.documents)))
-        random.Random(f"{self.seed} {log.sample} {log.one.query}").shuffle(order)
+    def _make_groups(self, log: Log) -> list[list[int]]:
+        """Shuffle a list into groups; the same seed, sample and query give the same groups."""
+        order = list(range(len(log.candidates.documents)))
+        random.Random(f"{self.seed} {log.sample} {log.candidates.query}").shuffle(order)
         return [order[start : start + self.group] for start in range(0, len(order), self.group)]
 
 
-def _bare(text: str, log: Log, stop: tuple[str, ...] = ()) -> ChatRequest:
+def _bare_request(text: str, log: Log, stop: tuple[str, ...] = ()) -> ChatRequest:
     return ChatRequest((Message("bare", text),), sample=log.sample, stop=stop)
 
 
-def _close_thought(prompts: str, answer: ChatAnswer) -> str:
-    """The prompt with its thought, which ends where the model ended it or where it was cut."""
-    thought = answer.text.partition(_CLOSED)[0]
-    if answer.finish != "length" or _CLOSED in answer.text:
-        return f"{prompts}{thought}{_CLOSED}"
-    return f"{prompts}\n{_UNFINISHED.sub('', thought.rstrip()).strip()}\n{_CLOSED}"
+def _close_thought(prompt: str, answer: ChatAnswer) -> str:
+    """Return the prompt with the model's reasoning, closed after its last complete sentence."""
+    thought = answer.text.partition(_END_OF_THOUGHT)[0]
+    if answer.finish != "length" or _END_OF_THOUGHT in answer.text:
+        return f"{prompt}{thought}{_END_OF_THOUGHT}"
+    complete_sentences = _UNFINISHED.sub("", thought.rstrip()).strip()
+    return f"{prompt}\n{complete_sentences}\n{_END_OF_THOUGHT}"
 
 
 def _log_odds(alternatives: Mapping[str, float]) -> float | None:
-    """The log-odds of true against false; None where neither is among the alternatives.
+    """Return the log-odds of true against false; None if neither is among the alternatives.
 
-    One that is missing counts as likely as the least likely alternative.
+    If one of them is missing, it counts as likely as the least likely alternative.
     """
-    found = {
-        word: [value for token, value in alternatives.items() if token.strip().lower() == word]
-        for word in ("true", "false")
-    }
-    if not any(found.values()):
+
+    def log_probabilities(word: str) -> list[float]:
+        return [value for token, value in alternatives.items() if token.strip().lower() == word]
+
+    true, false = log_probabilities("true"), log_probabilities("false")
+    if not true and not false:
         return None
     least = [min(alternatives.values())]
-    true, false = (float(np.logaddexp.reduce(found[word] or least)) for word in ("true", "false"))
-    return true - false
+    log_true = float(np.logaddexp.reduce(true or least))
+    log_false = float(np.logaddexp.reduce(false or least))
+    return log_true - log_false

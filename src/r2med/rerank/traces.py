@@ -1,4 +1,4 @@
-"""Read what a reranking model thought and answered: the trace that a result's record names."""
+"""Read the traces of reranking models: the answers about every query, with their reasoning."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from r2med.measure import parse_metric
 from r2med.measure.intervals import Column
 from r2med.measure.metrics import JUDGED, Metric, condense
 from r2med.measure.significance import Difference, Pair, compare_systems
-from r2med.measure.verdicts import SINGLE_TEST, Coverage, Family, Verdict, decide
+from r2med.measure.verdicts import SINGLE_TEST, Family, JudgedCoverage, Verdict, decide
 from r2med.results.answers import describe_answers
 from r2med.results.record import RUN_FILE, AnswerCounts, Result, added_judgements
 from r2med.results.select import ResultSet, RunFile, Selection
@@ -299,12 +299,12 @@ class Comparison(Tabular):
         }
         return tuple(compare_systems(scores, resamples=self.resamples))
 
-    def _coverage(self, pair: Pair, condensed: Pair | None) -> Coverage | None:
+    def _coverage(self, pair: Pair, condensed: Pair | None) -> JudgedCoverage | None:
         judged = self.judged_means
         judged_a, judged_b = judged[pair.a], judged[pair.b]
         if judged_a is None or judged_b is None:
             return None
-        return Coverage(judged_a, judged_b, condensed.by_task if condensed else None)
+        return JudgedCoverage(judged_a, judged_b, condensed.by_task if condensed else None)
 
     @property
     def means(self) -> list[float]:

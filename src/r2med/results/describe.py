@@ -12,12 +12,12 @@ from r2med.results.record import AnswerCounts, GenerationsRecord, StageRecord, T
 from r2med.settings import settings_identity
 from r2med.systems.registry import parts_of
 from r2med.systems.stages import (
+    CandidateStage,
     Expanding,
     Fused,
-    GivenCandidates,
-    GivenRun,
     Reranking,
     Retrieval,
+    RunFileStage,
     Stage,
 )
 from r2med.tasks.task import Task
@@ -42,9 +42,9 @@ def describe_stage(stage: Stage, task: Task, facts: Facts) -> StageRecord:
                     document=_token_limit(stage.search_identity(task), "document"),
                 ),
             )
-        case GivenRun():
+        case RunFileStage():
             record = StageRecord("run", "run", stage.name, stage.text, stage.depth)
-        case GivenCandidates():
+        case CandidateStage():
             settings = settings_identity(stage.settings)
             record = StageRecord(
                 "candidates", "candidates", stage.name, stage.text, stage.depth, settings=settings

@@ -14,7 +14,7 @@ from r2med.execution.resources import Warn, log_warning
 from r2med.measure import Scores
 from r2med.measure.metrics import HEADLINE, JUDGED, condense, parse_metric
 from r2med.measure.significance import compare_systems
-from r2med.measure.verdicts import SINGLE_TEST, Coverage, Family, Verdict, decide
+from r2med.measure.verdicts import SINGLE_TEST, Family, JudgedCoverage, Verdict, decide
 from r2med.results.index import folder_size
 from r2med.results.published_data import describe_other_data
 from r2med.results.record import Result, added_judgements
@@ -169,7 +169,9 @@ def _have_same_queries(tables: Sequence[Scores], metric: str) -> bool:
     return len(queries) == 1 and all(metric in table and len(table) for table in tables)
 
 
-def _coverage(aligned: Sequence[Sequence[Scores]], a: int, b: int, metric: str) -> Coverage | None:
+def _coverage(
+    aligned: Sequence[Sequence[Scores]], a: int, b: int, metric: str
+) -> JudgedCoverage | None:
     """Judged@10 of two systems, and their difference on condensed lists where both have them."""
     tables = [[row[a], row[b]] for row in aligned]
     if not all(JUDGED in table for row in tables for table in row):
@@ -177,10 +179,10 @@ def _coverage(aligned: Sequence[Sequence[Scores]], a: int, b: int, metric: str) 
     judged = [float(np.mean([row[side][JUDGED].mean() for row in tables])) for side in (0, 1)]
     name = str(condense(parse_metric(metric)))
     if not all(name in table for row in tables for table in row):
-        return Coverage(judged[0], judged[1])
+        return JudgedCoverage(judged[0], judged[1])
     scores = {str(i): np.column_stack([t[name] for t in row]) for i, row in enumerate(tables)}
     (condensed,) = compare_systems(scores)
-    return Coverage(judged[0], judged[1], condensed.by_task)
+    return JudgedCoverage(judged[0], judged[1], condensed.by_task)
 
 
 def size(result: Result) -> int:

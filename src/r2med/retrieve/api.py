@@ -22,8 +22,21 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.execution.resources import Resources
 from r2med.models.embedding_cache import Storage
 from r2med.models.encoding import SIDES, Encoder, Form, Inputs, Side, TextInputs
-from r2med.remote.budget import Budget, Estimate, Price, Tokens, most_tokens_of, tokens_of
-from r2med.remote.requests import Failure, Job, RequestTimes, Session, reported_tokens
+from r2med.remote.budget import (
+    Budget,
+    Price,
+    RequestEstimate,
+    Tokens,
+    count_most_tokens,
+    estimate_tokens,
+)
+from r2med.remote.requests import (
+    ApiRequest,
+    RequestFailure,
+    RequestTimes,
+    Session,
+    read_token_usage,
+)
 from r2med.remote.server import Server, find_server
 from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, word_instruction
 from r2med.settings import read_packaged_toml, setting
@@ -130,7 +143,7 @@ class ApiRetriever(DenseRetriever):
 
     settings: ApiSettings
 
-    def estimate(self, task: Task, queries: Sequence[str] | None = None) -> Estimate:
+    def estimate(self, task: Task, queries: Sequence[str] | None = None) -> RequestEstimate:
         """What a task would use: texts in the store are free, tokens are approximate.
 
         `queries` are the texts to search with, where they are not the task's own.
@@ -149,7 +162,7 @@ class ApiRetriever(DenseRetriever):
         basis, price = "4 characters per token; long texts are counted", settings.known_price()
         if settings.price_basis():
             basis += f"; {settings.price_basis()}"
-        return Estimate(held, calls, tokens, 0, price.of(tokens) if price else None, basis)
+        return RequestEstimate(held, calls, tokens, 0, price.of(tokens) if price else None, basis)
 
 
 @dataclass(eq=False)
@@ -172,8 +185,8 @@ class ApiEncoder:
         own = _OWN_KEYS.get(settings.key_env, "")
         return find_server(
             settings.model,
-            own_url=own,
-            own_key_env=settings.key_env,
+            entry_url=own,
+            entry_key_env=settings.key_env,
             environment="R2MED_EMBED",
             option="[url=...]",
             url=None if settings.url == own else settings.url,
@@ -200,7 +213,7 @@ class ApiEncoder:
         limit, settings = form.max_length, self.settings
         for text in texts:
             kept = form.instruction + text
-            count = tokens_of(kept)
+            count = estimate_tokens(kept)
             measured = limit and len(kept.encode("utf-8", "surrogatepass")) > limit - _SPARE
             if measured:
                 count, kept = load_cut(settings.tokenizer)(kept, limit)
@@ -221,7 +234,7 @@ class ApiEncoder:
 
         def read(place: int, answer: dict[str, Any], _: RequestTimes) -> tuple[Vectors, int]:
             texts = cast("list[str]", jobs[place].body["input"])
-            tokens = sum(reported_tokens(answer) or map(tokens_of, texts))
+            tokens = sum(read_token_usage(answer) or map(estimate_tokens, texts))
             return vectors_of(answer, len(texts)), tokens
 
         session = Session(self.server, self.budget, name=settings.model, price=price)
@@ -229,11 +242,11 @@ class ApiEncoder:
             batches = self.planned(ready)
             while batches:
                 too_large: list[Rows] = []
-                failures: list[tuple[Rows, Failure]] = []
+                failures: list[tuple[Rows, RequestFailure]] = []
                 jobs = [self._job(ready, batch) for batch in batches]
-                for place, outcome in session.each("embeddings", jobs, read):
+                for place, outcome in session.send_all("embeddings", jobs, read):
                     batch = batches[place]
-                    if not isinstance(outcome, Failure):
+                    if not isinstance(outcome, RequestFailure):
                         vectors, tokens = outcome
                         self.calls += 1
                         self.tokens += tokens
@@ -273,7 +286,7 @@ class ApiEncoder:
             weight += tokens
         return [np.array(batch, dtype=np.int64) for batch in batches]
 
-    def _job(self, inputs: TextInputs, batch: Rows) -> Job:
+    def _job(self, inputs: TextInputs, batch: Rows) -> ApiRequest:
         """A request; Voyage names the width otherwise and has no word for plain floats."""
         settings, texts = self.settings, [inputs.texts[row] for row in batch]
         body: dict[str, object] = {"model": settings.model, "input": texts}
@@ -284,10 +297,10 @@ class ApiEncoder:
             body["encoding_format"] = settings.encoding_format
         if settings.output_dimensions:
             body["output_dimension" if kind else "dimensions"] = settings.output_dimensions
-        return Job(body, Tokens(sum(most_tokens_of(text) + _SPARE for text in texts)))
+        return ApiRequest(body, Tokens(sum(count_most_tokens(text) + _SPARE for text in texts)))
 
     def _error(
-        self, failures: Sequence[tuple[Rows, Failure]], inputs: TextInputs, requests: int
+        self, failures: Sequence[tuple[Rows, RequestFailure]], inputs: TextInputs, requests: int
     ) -> Exception:
         batch, first = failures[0]
         what = f"{len(failures):,} of {requests:,} requests failed. The first: {first.why}"

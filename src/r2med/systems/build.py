@@ -17,7 +17,7 @@ from r2med.systems.registry import (
     FOLLOWING,
     LEADING,
     Entry,
-    StageKind,
+    StageType,
     configure,
     find_entry,
     require_entry,
@@ -25,12 +25,12 @@ from r2med.systems.registry import (
 )
 from r2med.systems.spec import NAME, Spec, Unit, parse
 from r2med.systems.stages import (
+    CandidateStage,
     Expanding,
     Fused,
-    GivenCandidates,
-    GivenRun,
     Reranking,
     Retrieval,
+    RunFileStage,
     Stage,
 )
 from r2med.tasks.task import Task
@@ -57,21 +57,21 @@ BACKENDS: Mapping[str, str] = {
     "own-code": "r2med.rerank.user_models:OwnCodeSettings",
     "listwise": "r2med.rerank.styles:Listwise",
     "pointwise": "r2med.rerank.styles:Pointwise",
-    "verdict": "r2med.rerank.styles:Verdict",
+    "verdict": "r2med.rerank.styles:ReasonedVerdict",
     "setwise": "r2med.rerank.styles:Setwise",
     "groupwise": "r2med.rerank.styles:Groupwise",
     "own": "r2med.rerank.user_models:UserRerankerSettings",
 }
 _DEFAULT_FUSION = Unit("rrf")
 _LONGEST_LABEL = 60
-#: Why a stage may not stand first, or after others.
-_NOT_FIRST: Mapping[StageKind, str] = {
+#: Why a stage may not be the first one, or may not follow others.
+_NOT_FIRST: Mapping[StageType, str] = {
     "reranker": "sorts the documents of a first stage, so it needs one before it, as in "
     "'bm25 | {unit}'",
     "fusion": "fuses the retrievers before it, as in 'bm25 + bm25-nano | {unit}'",
     "expander": "expands queries for what follows it, as in '{unit} | bm25'",
 }
-_NOT_NEXT: Mapping[StageKind, str] = {
+_NOT_NEXT: Mapping[StageType, str] = {
     "retriever": "searches the corpus, so only an expander may come before it; fuse "
     "retrievers with '+'",
     "given": "is read, not searched, so nothing may come before it; fuse rankings with '+'",
@@ -100,7 +100,8 @@ class System:
 
         Args:
             text: A spec such as "bm25 + minilm", as text or parsed.
-            resources: What the stages share; new resources with default options if None.
+            resources: Budget, clients and workers that the stages share; None creates new ones with
+                default options.
             models: Python objects by the names that the spec uses for them.
 
         Raises:
@@ -150,45 +151,49 @@ class Builder:
     resources: Resources
     models: Mapping[str, object]
 
-    def system(self, part: Spec | Unit) -> Stage:
+    def system(self, spec: Spec | Unit) -> Stage:
         """Build a whole system: an expander or first stages, then rerankers."""
-        if isinstance(part, Unit):
-            return self._build_first(part)
-        expands = (
-            part.stages and len(part.fused) == 1 and self._stage_type(part.fused[0]) == "expander"
+        if isinstance(spec, Unit):
+            return self._build_first(spec)
+        starts_with_expander = (
+            spec.stages and len(spec.fused) == 1 and self._stage_type(spec.fused[0]) == "expander"
         )
-        current, done = self._build_expanded(part) if expands else self._build_fused(part)
-        for index in range(done, len(part.stages)):
-            spec = Spec(part.fused, part.stages[: index + 1])
-            current = self._build_next(spec, current, part.stages[index])
-        return current
+        if starts_with_expander:
+            stage, used_units = self._build_expanded(spec)
+        else:
+            stage, used_units = self._build_fused(spec)
+        for index in range(used_units, len(spec.stages)):
+            spec_so_far = Spec(spec.fused, spec.stages[: index + 1])
+            stage = self._build_next(spec_so_far, stage, spec.stages[index])
+        return stage
 
-    def _build_fused(self, part: Spec) -> tuple[Stage, int]:
+    def _build_fused(self, spec: Spec) -> tuple[Stage, int]:
         """Build the first stages, fused if there are several; return how many units were used."""
-        members = tuple(self.system(member) for member in part.fused)
+        members = tuple(self.system(member) for member in spec.fused)
         if len(members) == 1:
             return members[0], 0
-        unit, done = _DEFAULT_FUSION, 0
-        if part.stages and self._stage_type(part.stages[0], FOLLOWING) == "fusion":
-            unit, done = cast(Unit, part.stages[0]), 1
+        unit, used_units = _DEFAULT_FUSION, 0
+        if spec.stages and self._stage_type(spec.stages[0], FOLLOWING) == "fusion":
+            unit, used_units = cast(Unit, spec.stages[0]), 1
         fusion = read_settings(configure(unit))
         depth = unit.depth or max(member.depth for member in members)
-        text = str(Spec(part.fused, part.stages[:done]))
-        return Fused(text, str(unit), members, fusion, depth), done
+        text = str(Spec(spec.fused, spec.stages[:used_units]))
+        return Fused(text, str(unit), members, fusion, depth), used_units
 
-    def _build_expanded(self, part: Spec) -> tuple[Stage, int]:
-        """Build an expander and the stage that searches with its queries."""
-        unit, searching = cast(Unit, part.fused[0]), part.stages[0]
-        if self._stage_type(searching) == "expander":
+    def _build_expanded(self, spec: Spec) -> tuple[Stage, int]:
+        """Build an expander and the stage that searches; return how many units were used."""
+        unit, search_unit = cast(Unit, spec.fused[0]), spec.stages[0]
+        if self._stage_type(search_unit) == "expander":
             raise UsageError(
-                f"system {str(part)!r}: {searching} expands queries that {unit} expanded already. "
-                f"Choose one, or fuse two systems: '({unit} | bm25) + ({searching} | bm25)'."
+                f"system {str(spec)!r}: {search_unit} would expand queries that {unit} has already "
+                "expanded. Choose one, or fuse two systems: "
+                f"'({unit} | bm25) + ({search_unit} | bm25)'."
             )
         from r2med.expand.expander import Expander
 
-        first = self.system(searching)
+        first = self.system(search_unit)
         expander = Expander(read_settings(configure(unit)), self.resources, self._build_finder)
-        text = str(Spec(part.fused, (searching,)))
+        text = str(Spec(spec.fused, (search_unit,)))
         stage = Expanding(text, str(unit), expander, first)
         if dict(unit.options) != {"generations": "published"} or not first.published_as:
             return stage, 1
@@ -196,7 +201,7 @@ class Builder:
         return replace(stage, published_as=name, deviations=first.deviations), 1
 
     def _build_finder(self, task: Task, text: str) -> Finder:
-        """Build the retriever of an expander that reads before it writes."""
+        """Build the retriever with which an expander searches for passages."""
         from r2med.expand.expander import Finder
 
         stage = self.system(parse(text))
@@ -204,7 +209,7 @@ class Builder:
             raise UsageError(f"[search={text}]: expected one retriever, as in [search=bm25].")
         return Finder(task, stage.retriever, stage.search_identity(task))
 
-    def _stage_type(self, part: Unit | Spec, stages: tuple[StageKind, ...] = LEADING) -> StageKind:
+    def _stage_type(self, part: Unit | Spec, stages: tuple[StageType, ...] = LEADING) -> StageType:
         if isinstance(part, Spec):
             return "retriever"
         if part.name not in self.models:
@@ -232,9 +237,9 @@ class Builder:
         depth = unit.depth or entry.depth
         if isinstance(settings, RunSettings):
             file = locate_run(settings.path, settings.repeats)
-            return GivenRun(text, text, file, unit.depth, tie_order=file.ties)
+            return RunFileStage(text, text, file, unit.depth, tie_order=file.ties)
         if isinstance(settings, CandidateSettings):
-            return GivenCandidates(text, text, settings, depth, tie_order=entry.ties)
+            return CandidateStage(text, text, settings, depth, tie_order=entry.ties)
         module = _module(entry)
         retriever = module.build(settings, self.resources)
         if hasattr(retriever, "worker_stage"):
@@ -246,18 +251,18 @@ class Builder:
         return replace(stage, published_as=entry.published_as, deviations=entry.deviations)
 
     def _build_next(self, spec: Spec, first: Stage, unit: Unit | Spec) -> Stage:
-        kind = self._stage_type(unit, FOLLOWING)
-        if isinstance(unit, Spec) or kind in _NOT_NEXT:
-            why = _NOT_NEXT[kind]
+        stage_type = self._stage_type(unit, FOLLOWING)
+        if isinstance(unit, Spec) or stage_type in _NOT_NEXT:
+            reason = _NOT_NEXT[stage_type]
             if isinstance(unit, Unit) and unit.name == "model":
-                why += f", and write a reranker of yours as 'own:{unit.argument}'"
-            raise UsageError(f"system {str(spec)!r}: {unit} {why}.")
+                reason += f", and write your reranker as 'own:{unit.argument}'"
+            raise UsageError(f"system {str(spec)!r}: {unit} {reason}.")
         if unit.name in self.models:
-            from r2med.rerank.user_models import reranker_of
+            from r2med.rerank.user_models import wrap_reranker
 
             entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
             entry = entry.override(dict(unit.options))
-            reranker = reranker_of(unit.name, self.models[unit.name], self.resources)
+            reranker = wrap_reranker(unit.name, self.models[unit.name], self.resources)
             identity: Mapping[str, object] = {}
         else:
             entry = configure(unit)
@@ -269,20 +274,20 @@ class Builder:
             identity = settings_identity(settings)
         if entry.tail not in ("keep", "drop"):
             raise UsageError(
-                f"system {unit}: tail={entry.tail} is not known. tail=keep leaves the first "
-                "stage's order below the reranked documents, tail=drop leaves it out."
+                f"system {unit}: tail={entry.tail} is not known. With tail=keep the remaining "
+                "documents of the first stage follow the reranked ones; tail=drop leaves them out."
             )
         depth, tail = unit.depth or entry.depth, cast("Tail", entry.tail)
         stage = Reranking(
             str(spec), str(unit), first, reranker, depth, tail, identity, tie_order=entry.ties
         )
-        published = (
+        is_published = (
             entry.published_as is not None
             and not unit.options
             and first.text == entry.published_first
             and depth in entry.published_depths
         )
-        if not published:
+        if not is_published:
             return stage
         name = f"{first.text} | {unit.name}@{depth}"
         return replace(stage, published_as=name, deviations=entry.deviations)
@@ -302,9 +307,9 @@ def build_reranker(spec: str, resources: Resources) -> Any:
 
 
 def read_settings(entry: Entry) -> Any:
-    """Return the settings of an entry, read as its backend declares them."""
-    declared = getattr(_module(entry), _backend(entry).partition(":")[2])
-    return parse_settings(declared, entry.fields, name=entry.name)
+    """Return the settings of an entry as an object of its backend's settings class."""
+    settings_class = getattr(_module(entry), _backend(entry).partition(":")[2])
+    return parse_settings(settings_class, entry.fields, name=entry.name)
 
 
 def _module(entry: Entry) -> Any:
@@ -312,9 +317,9 @@ def _module(entry: Entry) -> Any:
 
 
 def _check_label(label: str) -> None:
-    """Refuse a label that is the name of a system, or breaks a table."""
+    """Raise UsageError if a label is the name of a system, or cannot be shown in a table."""
     if find_entry(label):
-        raise UsageError(f"label {label!r} is the name of another system. Choose one of its own.")
+        raise UsageError(f"label {label!r} is the name of another system. Choose another label.")
     if len(label) > _LONGEST_LABEL or not label.strip() or not label.isprintable():
         raise UsageError(
             f"label {label[:60]!r}: expected 1 to {_LONGEST_LABEL} printable characters."
@@ -322,9 +327,9 @@ def _check_label(label: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name that does not fit into a spec, or is the name of a system."""
+    """Raise UsageError if a model's name is the name of a system, or not valid in a spec."""
     if find_entry(name):
-        raise UsageError(f"name={name!r} is the name of another system. Give one of its own.")
+        raise UsageError(f"name={name!r} is the name of another system. Choose another name.")
     if not NAME.fullmatch(name):
         raise UsageError(
             f"name={name!r} cannot be used in a spec. Use letters, digits, '.', '_' and "
@@ -333,13 +338,13 @@ def _check_name(name: str) -> None:
 
 
 def _backend(entry: Entry) -> str:
-    """Where the settings of an entry's backend are declared, as `module:Class`."""
+    """Return the module and the settings class of an entry's backend, as `module:Class`."""
     if entry.backend in BACKENDS:
         return BACKENDS[entry.backend]
-    added = load_plugins().backends
-    if entry.backend in added:
-        return added[entry.backend]
+    plugin_backends = load_plugins().backends
+    if entry.backend in plugin_backends:
+        return plugin_backends[entry.backend]
     raise UsageError(
         f"{entry.name}: backend {entry.backend!r} is not known. "
-        f"{nearest(entry.backend, [*BACKENDS, *added])}"
+        f"{nearest(entry.backend, [*BACKENDS, *plugin_backends])}"
     )

@@ -1,4 +1,4 @@
-"""What a stage gets and returns: its context, and its run with facts and costs."""
+"""The context that a stage runs in, and its output: a run with facts and costs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from r2med.tasks.task import Task
 if TYPE_CHECKING:
     from r2med.systems.stages import Stage
 
-#: What stages report about themselves, by the name of the stage.
+#: Facts for the record, by the name of the stage.
 Facts = Mapping[str, Mapping[str, object]]
 
 
@@ -27,31 +27,31 @@ class StageCost:
     part: str
     """The name of the stage; empty for loading and measuring."""
     stage: str
-    """What was done: index, search, fuse, rerank, ..."""
+    """The step: index, search, fuse, rerank, ..."""
     seconds: float
     """Wall time."""
     texts: int | None = None
     tokens: int | None = None
     calls: int | None = None
     money: float | None = None
-    """US dollars, where a price is known."""
+    """US dollars; None if no price is known."""
     cached: int | None = None
-    """Texts, pairs or calls that a cache answered; `texts`, `tokens`, `calls` and `money` leave
-    them out."""
+    """Texts, pairs or calls from a cache, which `texts`, `tokens`, `calls` and `money` do not
+    count."""
     cached_tokens: int | None = None
-    """Tokens of the cached answers of language models when they were made."""
+    """Tokens that the cached answers of language models took originally."""
     cached_money: float | None = None
     answer_seconds: float | None = None
-    """Wall time of the requests to language models; cached answers count as recorded."""
+    """Wall time of requests to language models; that of cached answers when they were new."""
     request_p50: float | None = None
     """Median seconds of one request, from sending it to its last byte."""
     request_p95: float | None = None
     reused: bool = False
-    """True when the work was not done again: the figures are those of the stored result."""
+    """Whether the figures are those of a stored result, and no work was done."""
 
     @property
     def usage(self) -> Usage:
-        """What was used besides time."""
+        """Everything but the wall time."""
         return Usage(**{field.name: getattr(self, field.name) for field in fields(Usage)})
 
 
@@ -63,16 +63,16 @@ class StageOutput:
     facts: Facts = field(default_factory=dict)
     """By the name of the stage; the stages that it builds on are included."""
     costs: tuple[StageCost, ...] = ()
-    """In the order in which they arose."""
+    """In the order of the steps."""
     sample_runs: tuple[Run, ...] = ()
     """The run of each sample of an expander that fuses them; empty for every other stage."""
 
 
 @dataclass(frozen=True)
 class StageContext:
-    """What a stage runs with: the task, and how it gets the outputs of the stages it builds on.
+    """The task of a stage, and how it gets the outputs of the stages that it uses.
 
-    These are asked for through `run_member`, so that a stored result can answer instead.
+    `run_member` returns these outputs; it may read a stored result instead of running a stage.
     """
 
     task: Task
@@ -87,7 +87,7 @@ class StageContext:
 
 
 def run_member(stage: Stage, context: StageContext) -> StageOutput:
-    """Run a stage now; the plain value of `StageContext.run_member`."""
+    """Run a stage without looking for a stored result; a value for `StageContext.run_member`."""
     return stage.run(context)
 
 
@@ -100,14 +100,14 @@ class Stopwatch:
         self.seconds = 0.0
 
     def cost(self, usage: Usage | None = None) -> StageCost:
-        """Return the cost of the step, with what it used."""
-        used = asdict(usage) if usage else {}
-        return StageCost(self._part, self._stage, self.seconds, **used)
+        """Return the cost of the step."""
+        usage_fields = asdict(usage) if usage else {}
+        return StageCost(self._part, self._stage, self.seconds, **usage_fields)
 
 
 @contextmanager
 def measure_step(stage: str, part: str = "") -> Iterator[Stopwatch]:
-    """Measure the wall time of a block; `cost` of the yielded value is valid after it."""
+    """Measure the wall time of a `with` block; call `cost` of the yielded value after it."""
     watch, start = Stopwatch(part, stage), time.perf_counter()
     try:
         yield watch
@@ -115,10 +115,10 @@ def measure_step(stage: str, part: str = "") -> Iterator[Stopwatch]:
         watch.seconds = time.perf_counter() - start
 
 
-def merge_facts(*several: Facts) -> Facts:
+def merge_facts(*facts_of_stages: Facts) -> Facts:
     """Join facts of stages; a second stage of the same name is numbered, as in `listwise (2)`."""
     merged: dict[str, Mapping[str, object]] = {}
-    for facts in several:
+    for facts in facts_of_stages:
         for name, values in facts.items():
             unique, number = name, 1
             while unique in merged and merged[unique] != values:
@@ -137,5 +137,5 @@ def seconds_by_step(costs: Iterable[StageCost]) -> dict[str, float]:
 
 
 def mark_reused(costs: Iterable[StageCost]) -> tuple[StageCost, ...]:
-    """Return costs of work that was not done again."""
+    """Return the costs with a mark that they come from a stored result."""
     return tuple(replace(cost, reused=True) for cost in costs)

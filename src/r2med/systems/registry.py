@@ -1,7 +1,7 @@
-"""The names a system may be built from: data files of every room, read once, overridden by options.
+"""The registry of stages: entries in TOML files, whose settings can be overridden by options.
 
-Published is one mechanism: an entry says what it was published as, where it deviates, how deep
-its runs go, how ties are ordered and what happens below a reranked part. Nothing else decides.
+Everything about a published system is in its entry: its published name, deviations, depth, tie
+order, and the tail below reranked documents. No code depends on the name of a system.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from r2med.systems.spec import Spec, Unit, map_units, parse, units_of
 _PACKAGE = Path(__file__).parents[1]
 _CLASS = re.compile(r"[A-Z]\w*")
 
-StageKind = Literal["retriever", "given", "fusion", "expander", "reranker"]
+StageType = Literal["retriever", "given", "fusion", "expander", "reranker"]
 
-#: Where entries are declared, below the package. Adding a model adds data to one of these.
+#: The files with entries, relative to the package. A new model is a new entry in one of them.
 SOURCES: tuple[str, ...] = (
     "retrieve/bm25/variants.toml",
     "retrieve/dense/encoders.toml",
@@ -37,7 +37,7 @@ SOURCES: tuple[str, ...] = (
     "rerank/rerankers.toml",
 )
 
-#: What a system is, by its outermost stage.
+#: The type of a system by its outermost stage.
 SystemKind = Literal["base", "gar", "reranker"]
 KINDS: tuple[SystemKind, ...] = get_args(SystemKind)
 KIND_TITLES: Mapping[SystemKind, str] = {
@@ -49,19 +49,19 @@ KIND_TITLES: Mapping[SystemKind, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered name; `fields` are the backend's own settings, all of them overridable."""
+    """The entry of a registered name."""
 
     name: str
-    stage: StageKind
+    stage: StageType
     backend: str
     description: str
     argument: str | None = None
-    """The field that the text after a ':' sets; None takes no such text."""
+    """The setting that the text after a ':' sets; None if such a text is not allowed."""
     published_as: str | None = None
     published_first: str | None = None
-    """The first stage on which a reranker was published."""
+    """The first stage with which a reranker was published."""
     published_depths: tuple[int, ...] = ()
-    """The depths at which it was."""
+    """The depths with which a reranker was published."""
     deviations: tuple[str, ...] = ()
     """How this implementation differs from the published one."""
     peculiarities: tuple[str, ...] = ()
@@ -70,76 +70,81 @@ class Entry:
     ties: TieOrder = "trec"
     tail: str = "keep"
     licence: str = ""
-    """Of the weights, where it restricts their use."""
+    """The licence of the weights, if it restricts their use."""
     trained_on: tuple[str, ...] = ()
-    """Training data that its authors or a registry of models declare, as far as a task has it."""
+    """Declared training data that overlaps with a task."""
     trained_on_source: str = ""
     source: str = ""
-    """Where its settings were read."""
+    """Where the settings were taken from."""
     unverified: str = ""
-    """Which of them could not be."""
+    """Settings that could not be verified."""
     protocols: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Settings of others for the same model, by name: `e5[protocol=mteb]`."""
+    """Settings of other works for the same model, by name: `e5[protocol=mteb]`."""
     fields: Mapping[str, object] = field(default_factory=dict)
+    """Settings of the backend, which options can override."""
 
     def override(self, options: Mapping[str, str]) -> Entry:
-        """The entry with some fields replaced by texts, which its backend's settings read."""
-        changed = dict(self.fields)
+        """Return the entry with some settings replaced; their values are checked later."""
+        settings = dict(self.fields)
         if self.stage == "reranker":
-            changed["tail"] = self.tail
+            settings["tail"] = self.tail
         options = dict(options)
         if (protocol := options.pop("protocol", None)) is not None:
-            if protocol not in self.protocols:
-                only = "It has only its own."
-                known = nearest(protocol, self.protocols) if self.protocols else only
-                option = f"{self.name}[protocol={protocol[:60]}]"
-                raise UsageError(f"{option}: {self.name} has no such protocol. {known}")
-            changed |= self.protocols[protocol]
+            settings |= self._find_protocol(protocol)
         arguments = [*self.fields.get("arguments", ())]  # type: ignore[misc]
         for key, text in options.items():
-            if key not in changed and "arguments" in changed:
+            if key not in settings and "arguments" in settings:
                 arguments.append(f"{key}={text}")
-                changed["arguments"] = arguments
+                settings["arguments"] = arguments
                 continue
-            if key not in changed or key == "arguments":
+            if key not in settings or key == "arguments":
                 raise UsageError(
                     f"{self.name}[{key}={text[:60]}]: {self.name} has no option {key!r}. "
-                    f"{nearest(key, changed)}"
+                    f"{nearest(key, settings)}"
                 )
-            changed[key] = text
-        tail = str(changed.pop("tail", self.tail))
-        return replace(self, fields=MappingProxyType(changed), tail=tail)
+            settings[key] = text
+        tail = str(settings.pop("tail", self.tail))
+        return replace(self, fields=MappingProxyType(settings), tail=tail)
+
+    def _find_protocol(self, name: str) -> Mapping[str, object]:
+        if name in self.protocols:
+            return self.protocols[name]
+        hint = nearest(name, self.protocols) if self.protocols else "It has only its own."
+        raise UsageError(
+            f"{self.name}[protocol={name[:60]}]: {self.name} has no such protocol. {hint}"
+        )
 
 
-#: What may stand after a '|', an expander in front of a retriever aside.
-FOLLOWING: tuple[StageKind, ...] = ("reranker", "fusion")
-#: What may stand first.
-LEADING: tuple[StageKind, ...] = ("retriever", "given", "expander")
+#: Stages that may follow a '|', besides a retriever after an expander.
+FOLLOWING: tuple[StageType, ...] = ("reranker", "fusion")
+#: Stages that may come first.
+LEADING: tuple[StageType, ...] = ("retriever", "given", "expander")
 
 
-def require_entry(unit: Unit, stages: tuple[StageKind, ...] = LEADING) -> Entry:
-    """The entry of a unit where one of some stages may stand; the error offers what may be meant.
+def require_entry(unit: Unit, stages: tuple[StageType, ...] = LEADING) -> Entry:
+    """Return the entry of a unit; if its name is not known, the error suggests a correction.
 
-    A folder may be an encoder, or a cross-encoder after a '|'; `module:Class` may be a class.
+    `stages` are the stages that the error may suggest. A folder may be meant as an encoder, or as a
+    cross-encoder after a '|'; `module:Class` may be meant as a Python class.
     """
     if (entry := find_entry(unit.name)) is not None:
         return entry
-    after = stages == FOLLOWING
-    known = [name for name, each in entries().items() if each.stage in stages]
-    hint = nearest(unit.name, known)
+    is_following = stages == FOLLOWING
+    hint = nearest(unit.name, [name for name, entry in entries().items() if entry.stage in stages])
     if unit.argument and _CLASS.fullmatch(unit.argument):
-        hint = f"A class of yours is written '{'own' if after else 'model'}:{unit}'."
+        hint = f"Write a Python class as '{'own' if is_following else 'model'}:{unit}'."
     elif hint.startswith("Known"):
         if unit.argument is None and Path(unit.name).is_dir():
-            hint = f"The model in that folder is written '{'ce' if after else 'dense'}:./{unit}'."
-        elif after:
-            hint += "\nA reranker of yours is written 'own:module:Class'; see docs/rerankers.md."
-    what = "reranker or fusion" if after else "system"
-    raise UsageError(f"{what} {str(unit)!r} is not known. {hint}")
+            prefix = "ce" if is_following else "dense"
+            hint = f"Write the model in that folder as '{prefix}:./{unit}'."
+        elif is_following:
+            hint += "\nWrite your own reranker as 'own:module:Class'; see docs/rerankers.md."
+    expected = "reranker or fusion" if is_following else "system"
+    raise UsageError(f"{expected} {str(unit)!r} is not known. {hint}")
 
 
 def configure(unit: Unit) -> Entry:
-    """The entry of a unit with its argument and options put in."""
+    """Return the entry of a unit with the unit's argument and options."""
     entry = require_entry(unit)
     options = dict(unit.options)
     if unit.argument is not None:
@@ -150,7 +155,7 @@ def configure(unit: Unit) -> Entry:
 
 
 def spell_registered(spec: Spec) -> Spec:
-    """A system with the registered spelling of every name, under which its results are stored."""
+    """Return a spec with the registered spelling of every name; results are stored under it."""
 
     def spell(unit: Unit) -> Unit:
         entry = find_entry(unit.name)
@@ -160,14 +165,14 @@ def spell_registered(spec: Spec) -> Spec:
         if argument and entry.argument == "llm":
             from r2med.remote.registry import find_llm
 
-            argument = find_llm(argument, anything=True).name
+            argument = find_llm(argument, allow_unknown=True).name
         return replace(unit, name=entry.name, argument=argument)
 
     return map_units(spec, spell)
 
 
 def parts_of(system: str) -> list[tuple[Unit, Entry | None]]:
-    """Every unit of a system's text with its entry; None for a name that is not registered."""
+    """Return every unit of a spec with its entry; None for a name that is not registered."""
     return [(unit, find_entry(unit.name)) for unit in units_of(parse(system))]
 
 
@@ -190,7 +195,7 @@ def is_plain(system: str) -> bool:
 
 
 def kind_of(spec: Spec) -> SystemKind:
-    """What the outermost stage is: a reranker at the end, an expander in front, or neither."""
+    """Return the type of a system: does it end with a reranker, or begin with an expander?"""
     if spec.stages and _stage_of(spec.stages[-1]) == "reranker":
         return "reranker"
     if spec.stages and len(spec.fused) == 1 and _stage_of(spec.fused[0]) == "expander":
@@ -198,77 +203,83 @@ def kind_of(spec: Spec) -> SystemKind:
     return "base"
 
 
-def first_stage(spec: Spec, kind: SystemKind) -> Spec | None:
-    """The system without its outermost stage; None where there is nothing below it."""
-    if kind == "base" or not spec.stages:
+def first_stage(spec: Spec, system_type: SystemKind) -> Spec | None:
+    """Return the system without its outermost stage; None if it has only one stage."""
+    if system_type == "base" or not spec.stages:
         return None
-    if kind == "reranker":
-        return _flat(Spec(spec.fused, spec.stages[:-1]))
-    return _flat(Spec((spec.stages[0],), spec.stages[1:]))
+    if system_type == "reranker":
+        return _flatten(Spec(spec.fused, spec.stages[:-1]))
+    return _flatten(Spec((spec.stages[0],), spec.stages[1:]))
 
 
 def members_of(spec: Spec) -> tuple[Spec, ...]:
-    """The systems that this one is made of, each of which could stand alone; none for a retriever.
+    """Return the systems that a system contains; none for a single retriever.
 
-    A fusion's are its members, a reranker's and an expander's what they stand upon.
+    These are the members of a fusion, and the first stage of a reranker or expander, with all that
+    they contain.
     """
-    below = first_stage(spec, kind_of(spec))
-    if below is not None:
-        return (below, *members_of(below))
+    first = first_stage(spec, kind_of(spec))
+    if first is not None:
+        return (first, *members_of(first))
     if len(spec.fused) < 2 or spec.stages:
         return ()
-    alone = [_flat(Spec((part,))) for part in spec.fused]
-    return tuple(each for part in alone for each in (part, *members_of(part)))
+    members: list[Spec] = []
+    for part in spec.fused:
+        member = _flatten(Spec((part,)))
+        members += [member, *members_of(member)]
+    return tuple(members)
 
 
-def _flat(spec: Spec) -> Spec:
-    """Drop parentheses that say nothing, so that equal systems have equal texts."""
-    alone = spec.fused[0] if len(spec.fused) == 1 else None
-    return Spec(alone.fused, alone.stages + spec.stages) if isinstance(alone, Spec) else spec
+def _flatten(spec: Spec) -> Spec:
+    """Remove redundant parentheses, so that equal systems have equal texts."""
+    only_member = spec.fused[0] if len(spec.fused) == 1 else None
+    if isinstance(only_member, Spec):
+        return Spec(only_member.fused, only_member.stages + spec.stages)
+    return spec
 
 
 def _stage_of(part: Unit | Spec) -> str | None:
-    known = find_entry(part.name) if isinstance(part, Unit) else None
-    return known.stage if known else None
+    entry = find_entry(part.name) if isinstance(part, Unit) else None
+    return entry.stage if entry else None
 
 
 def find_entry(name: str) -> Entry | None:
-    """The entry of a name, in any case; plugins are read only for names that r2med lacks."""
+    """Return the entry of a name, ignoring case; plugins are loaded only for other names."""
     lowered = name.lower()
     return packaged_entries().get(lowered) or added_entries().get(lowered)
 
 
 def entries() -> Mapping[str, Entry]:
-    """All registered names: those of r2med, then those of plugins and the registry file."""
+    """Return all entries by name: those of r2med, then those of plugins and the registry file."""
     return MappingProxyType({**packaged_entries(), **added_entries()})
 
 
 @cache
 def packaged_entries() -> Mapping[str, Entry]:
-    """The names that r2med has."""
+    """Return the entries of r2med by name."""
     registry: dict[str, Entry] = {}
     for source in SOURCES:
-        declared = dict(read_packaged_toml(source))
-        defaults = declared.pop("defaults", {})
-        for name, table in declared.items():
+        tables = dict(read_packaged_toml(source))
+        defaults = tables.pop("defaults", {})
+        for name, table in tables.items():
             registry[name] = _read_entry(name, defaults.get(table["backend"], {}) | table)
     return MappingProxyType(registry)
 
 
 def added_entries() -> Mapping[str, Entry]:
-    """The names that plugins and the registry file add."""
+    """Return the entries of plugins and of the registry file by name."""
     added: dict[str, Entry] = {}
     for name, entry in load_plugins().systems.items():
         if name.lower() in packaged_entries():
             raise UsageError(
-                f"{entry.where}: r2med already has a system {name!r}. Give yours another name."
+                f"{entry.where}: r2med already has a system {name!r}. Choose another name."
             )
         added[name.lower()] = _read_added(entry)
     return MappingProxyType(added)
 
 
 def _read_added(entry: RegistryEntry) -> Entry:
-    """An entry of a plugin or registry file: `like` an entry of r2med, or of a `backend`."""
+    """Read an entry of a plugin or registry file: `like` an entry of r2med, or of a `backend`."""
     table = {"description": f"added by {entry.source}", **entry.fields}
     if (base_name := table.pop("like", None)) is not None:
         base = packaged_entries().get(str(base_name).lower())
@@ -289,14 +300,15 @@ def _read_added(entry: RegistryEntry) -> Entry:
         )
     if table["backend"] in _FROM_USER and not entry.may_run_code:
         raise UsageError(
-            f"{entry.where}: backend {table['backend']!r} runs Python code, which a file in the "
-            f"working folder may not ask for. Name the file in {REGISTRY_VARIABLE} if you trust it."
+            f"{entry.where}: backend {table['backend']!r} runs Python code, which is not allowed "
+            "for a file in the working folder. If you trust the file, set "
+            f"{REGISTRY_VARIABLE} to its path."
         )
     return _read_entry(entry.name, table)
 
 
 def _defaults(backend: str) -> dict[str, Any]:
-    """The packaged defaults of a backend; none for a backend that a plugin adds."""
+    """Return the packaged defaults of a backend; empty for the backend of a plugin."""
     for source in SOURCES:
         defaults = read_packaged_toml(source).get("defaults", {})
         if backend in defaults:
@@ -305,13 +317,13 @@ def _defaults(backend: str) -> dict[str, Any]:
 
 
 def _read_entry(name: str, table: Mapping[str, Any]) -> Entry:
-    """An entry from its table; keys that are not fields of an entry are settings of its backend."""
-    own_fields = {field.name for field in fields(Entry)} - {"name", "fields"}
-    shared: dict[str, Any] = {"stage": "retriever"}
+    """Make an entry from a table; keys that are not fields of `Entry` are backend settings."""
+    entry_fields = {field.name for field in fields(Entry)} - {"name", "fields"}
+    values: dict[str, Any] = {"stage": "retriever"}
     settings: dict[str, object] = {}
     for key, value in table.items():
-        if key in own_fields:
-            shared[key] = tuple(value) if isinstance(value, list) else value
+        if key in entry_fields:
+            values[key] = tuple(value) if isinstance(value, list) else value
         else:
             settings[key] = value
-    return Entry(name, fields=MappingProxyType(settings), **shared)
+    return Entry(name, fields=MappingProxyType(settings), **values)

@@ -1,12 +1,12 @@
-r"""A system's short text and its tree: one grammar, whose parser and printer are inverse.
+r"""Specs: the grammar of systems written as text, with a parser and a printer.
 
     system = [label "="] fused ("|" unit)*
     fused  = unit ("+" unit)*
     unit   = name [":" arg] ["[" key "=" value ("," key "=" value)* "]"] ["@" integer]
            | "(" system ")"
 
-An argument or value is a bare word, or "quoted" with the escapes \" \\ \n \t. A label stands only
-before the whole system: it is what tables call it, and decides nothing else.
+An argument or value is a bare word, or "quoted" with the escapes \" \\ \n \t. A label may come
+before the whole system; it is the system's name in tables and has no other effect.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BARE = re.compile(r'[^\s|+@\[\](),"]+')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\["\\nt])*)"')
 _PATH = re.compile(r'(?:\.{1,2}/|/|~)[^\s|+@\[\](),"]*')
 _DEPTH = re.compile(r"[1-9][0-9]{0,8}(?![0-9])")
-#: Parentheses within parentheses; deeper ones are a mistake, and would exhaust the stack.
+#: Nested parentheses that are allowed; more would exhaust the stack.
 _MOST_NESTED = 100
-_WANTED_DEPTH = "a depth, a whole number from 1 to 999999999"
-#: Characters of a long text that an error shows on either side of the mark.
-_SHOWN = 60
+_DEPTH_DESCRIPTION = "a depth, a whole number from 1 to 999999999"
+#: Characters of a long text that an error shows before and after the wrong position.
+_CONTEXT = 60
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t"}
 
 
@@ -52,26 +52,27 @@ class Unit:
 
 @dataclass(frozen=True)
 class Spec:
-    """First stages that are fused, then stages that follow one another.
+    """A system: first stages that are fused, then the stages that follow.
 
-    A parenthesised system of one unit is that unit, so equal systems have equal trees.
+    Parentheses around a single unit are dropped, so equal systems have equal trees.
     """
 
     fused: tuple[Unit | Spec, ...]
     stages: tuple[Unit | Spec, ...] = ()
     label: str | None = None
-    """What tables call the system; None calls it by its text. Only a whole system has one."""
+    """The name of the whole system in tables; None uses its text."""
 
     def __str__(self) -> str:
-        first = " + ".join(_member(part) for part in self.fused)
-        text = " | ".join([first, *(_member(stage) for stage in self.stages)])
+        first = " + ".join(_format_member(part) for part in self.fused)
+        text = " | ".join([first, *(_format_member(stage) for stage in self.stages)])
         if self.label is None:
             return text
-        return f"{self.label if NAME.fullmatch(self.label) else _quote(self.label)}={text}"
+        label = self.label if NAME.fullmatch(self.label) else _quote(self.label)
+        return f"{label}={text}"
 
     @property
     def unlabelled(self) -> Spec:
-        """The system itself, as it is stored."""
+        """The system without its label; results are stored under this spec."""
         return Spec(self.fused, self.stages)
 
 
@@ -79,15 +80,16 @@ class Spec:
 def parse(text: str) -> Spec:
     """Parse a spec; a UsageError marks the position that is wrong.
 
-    Equal texts are parsed once: a spec is a value that never changes.
+    Equal texts return the same object, which is safe because specs are immutable.
     """
     reader = _Reader(text)
-    label = reader.take(_LABEL)
+    label_match = reader.take(_LABEL)
     spec = reader.system()
     if reader.position < len(text):
         reader.fail("expected '|', '+' or the end")
-    named = None if label is None else label[1] or _unescape(label[2])
-    return Spec(spec.fused, spec.stages, named)
+    if label_match is None:
+        return spec
+    return Spec(spec.fused, spec.stages, label_match[1] or _unescape(label_match[2]))
 
 
 def map_units(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
@@ -102,14 +104,14 @@ def map_units(spec: Spec, change: Callable[[Unit], Unit]) -> Spec:
 
 
 def units_of(spec: Spec) -> list[Unit]:
-    """All units of a system, in the order of its text."""
+    """Return all units of a system, in the order of its text."""
     units: list[Unit] = []
     for part in (*spec.fused, *spec.stages):
         units += [part] if isinstance(part, Unit) else units_of(part)
     return units
 
 
-def _member(part: Unit | Spec) -> str:
+def _format_member(part: Unit | Spec) -> str:
     return str(part) if isinstance(part, Unit) else f"({part})"
 
 
@@ -123,7 +125,7 @@ def _quote(value: str) -> str:
 
 
 class _Reader:
-    """A cursor over the text, never on a space; each method reads one rule of the grammar."""
+    """A cursor over the text; each method reads one rule of the grammar and the spaces after it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -138,7 +140,7 @@ class _Reader:
         stages = []
         while self.take("|"):
             stages.append(self.unit())
-            if self.ahead("+"):
+            if self.is_at("+"):
                 self.fail("after '|' a fusion needs parentheses, as in 'a | (b + c)'")
         return Spec(tuple(fused), tuple(stages))
 
@@ -146,16 +148,16 @@ class _Reader:
         if self.take("("):
             self.nested += 1
             if self.nested > _MOST_NESTED:
-                self.fail(f"expected at most {_MOST_NESTED} parentheses within one another")
+                self.fail(f"expected at most {_MOST_NESTED} nested parentheses")
             inner = self.system()
             self.expect(")")
             self.nested -= 1
-            alone = not inner.stages and len(inner.fused) == 1
-            return inner.fused[0] if alone else inner
-        name = self.expect(NAME, self.wanted_name())
+            is_single_unit = not inner.stages and len(inner.fused) == 1
+            return inner.fused[0] if is_single_unit else inner
+        name = self.expect(NAME, self.describe_name())
         argument = self.value() if self.take(":") else None
         options = self.options() if self.take("[") else ()
-        depth = int(self.expect(_DEPTH, _WANTED_DEPTH)) if self.take("@") else None
+        depth = int(self.expect(_DEPTH, _DEPTH_DESCRIPTION)) if self.take("@") else None
         return Unit(name, argument, options, depth)
 
     def options(self) -> tuple[tuple[str, str], ...]:
@@ -175,29 +177,29 @@ class _Reader:
         quoted = self.take(_QUOTED)
         if quoted is not None:
             return _unescape(quoted[0][1:-1])
-        if self.ahead('"'):
-            self.fail('a quoted value ends with " and knows the escapes \\" \\\\ \\n \\t')
-        return self.expect(_BARE, 'a value (quote it if it holds spaces or | + @ [ ] ( ) , ")')
+        if self.is_at('"'):
+            self.fail('a quoted value must end with ", and allows the escapes \\" \\\\ \\n \\t')
+        return self.expect(_BARE, 'a value (quote it if it has spaces or | + @ [ ] ( ) , ")')
 
-    def wanted_name(self) -> str:
-        """What a unit begins with; a path says what it may be a path of."""
-        path = _PATH.match(self.text, self.position)
-        if not path:
+    def describe_name(self) -> str:
+        """Describe the expected name; before a path, which prefixes the path may need."""
+        match = _PATH.match(self.text, self.position)
+        if not match:
             return "the name of a system"
-        shown = path[0] if len(path[0]) <= _SHOWN else "PATH"
+        path = match[0] if len(match[0]) <= _CONTEXT else "PATH"
         return (
-            f"what reads this path, as in 'dense:{shown}' for an encoder, 'run:{shown}' for a run "
-            f"file or, after '|', 'ce:{shown}' (tasks stand after --task, parted by commas)"
+            f"a prefix before the path: 'dense:{path}' for an encoder, 'run:{path}' for a run "
+            f"file or, after '|', 'ce:{path}' (tasks are given with --task, separated by commas)"
         )
 
-    def expect(self, rule: str | re.Pattern[str], wanted: str = "") -> str:
+    def expect(self, rule: str | re.Pattern[str], description: str = "") -> str:
         match = self.take(rule)
         if match is None:
-            self.fail(f"expected {wanted or repr(rule)}")
+            self.fail(f"expected {description or repr(rule)}")
         return match[0]
 
     def take(self, rule: str | re.Pattern[str]) -> re.Match[str] | None:
-        """Read a symbol or what a rule matches, if it stands here, and the spaces after it."""
+        """Read a symbol or pattern at the cursor and the spaces after it; None if not there."""
         pattern = re.compile(re.escape(rule)) if isinstance(rule, str) else rule
         match = pattern.match(self.text, self.position)
         if match:
@@ -206,15 +208,16 @@ class _Reader:
                 self.position += 1
         return match
 
-    def ahead(self, symbol: str) -> bool:
+    def is_at(self, symbol: str) -> bool:
         return self.text.startswith(symbol, self.position)
 
-    def fail(self, why: str) -> NoReturn:
-        start, end = max(0, self.position - _SHOWN), self.position + _SHOWN
-        shown = self.text[start:end].replace("\n", " ")
+    def fail(self, reason: str) -> NoReturn:
+        start, end = max(0, self.position - _CONTEXT), self.position + _CONTEXT
+        excerpt = self.text[start:end].replace("\n", " ")
+        marker = " " * (self.position - start) + "^"
         raise UsageError(
-            f"system: {why}.\n  {shown}\n  {' ' * (self.position - start)}^\n"
-            "A system reads like 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' or "
+            f"system: {reason}.\n  {excerpt}\n  {marker}\n"
+            "Examples of systems are 'bm25', 'bm25 + minilm', 'hyde:gpt4 | bm25' and "
             "'bm25 | monobert@100'; see docs/systems.md."
         )
 

@@ -1,10 +1,10 @@
-"""The stages of a system: each yields a run on a task, and says everything that decides it.
+"""The stages of a system. Each produces a run on a task.
 
-Every stage has `depth`, how many documents its run holds per query, `identity(task)`, all that
-decides the run as JSON values, `ties(task)`, the order of equal scores by which it is measured, and
-`run(context)`. Identity and ties depend on the task where its protocol or files beside its data
-decide: candidate lists, generations. Stages are built by `systems.build`. What needs a language
-model or a reranker is imported where a system has one, so plain retrieval loads neither.
+Every stage has `depth` (documents per query), `identity(task)` (everything that can change the run,
+as JSON values), `ties(task)` (the tie order for measuring) and `run(context)`. Identity and ties
+depend on the task because of its protocol, its candidate lists and its generations. Stages are
+built by `systems.build`. Code for language models and rerankers is imported only when a system has
+such a stage.
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.expand.answers import Expansion
-    from r2med.expand.expander import Bound, Expander
+    from r2med.expand.expander import Expander, Generations
     from r2med.rerank.scores import Reranker, Tail
 
-#: One or more variants of all queries; None is the queries as they are.
+#: One or more variants of all queries; None means the original queries.
 Variants = Sequence[Sequence[QueryForm] | None]
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedStage:
     text: str
-    """A system's, or that of a member that could be one."""
+    """The spec of the system that ends with this stage."""
     name: str
-    """The part of it that says what this stage does; costs and facts are kept by it."""
+    """The unit of the spec that is this stage; the key of its costs and facts."""
     tie_order: TieOrder = field(default="trec", kw_only=True)
     published_as: str | None = field(default=None, kw_only=True)
     deviations: tuple[str, ...] = field(default=(), kw_only=True)
 
     def ties(self, task: Task) -> TieOrder:
-        """The order of equal scores: that of the entry, or of the stored result that was read."""
+        """Return the tie order: that of the registry entry, or of the stored result."""
         return self.tie_order
 
 
 @dataclass(frozen=True)
 class VariantOutput:
-    """One run for each variant of the queries, and what they took together."""
+    """One run for each variant of the queries, and their facts and costs."""
 
     runs: list[Run]
     facts: Facts
@@ -71,17 +71,17 @@ class VariantOutput:
 
 
 @dataclass(frozen=True)
-class Retrieval(_Named):
-    """One retriever, as its registry entry configures it."""
+class Retrieval(_NamedStage):
+    """One retriever of the registry or of the user."""
 
     entry: Entry
     retriever: Retriever
     depth: int
     settings: Mapping[str, object] = field(default_factory=dict)
-    """Of the entry, as far as they may change a ranking."""
+    """Settings of the entry that can change a ranking."""
 
     def search_identity(self, task: Task) -> Mapping[str, object]:
-        """What searches, at any depth: backend, settings, files and the task's wording."""
+        """Return the identity without the depth: backend, settings, files, instructions."""
         identity = {
             "backend": self.entry.backend,
             "settings": dict(self.settings),
@@ -96,24 +96,25 @@ class Retrieval(_Named):
         return identity
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The retriever's identity and the depth."""
+        """Return the identity of the retriever and the depth."""
         return {"retriever": self.search_identity(task), "depth": self.depth}
 
     def ties(self, task: Task) -> TieOrder:
-        """As the entry's protocol says; the Nano protocol orders equal scores by id, ascending."""
-        nano = task.suite == "nano" and self.entry.ties == "trec"
-        return "id-ascending" if nano else self.entry.ties
+        """Return the tie order of the entry; the Nano protocol orders ties by ascending id."""
+        if task.suite == "nano" and self.entry.ties == "trec":
+            return "id-ascending"
+        return self.entry.ties
 
     def run(self, context: StageContext) -> StageOutput:
-        """Prepare the corpus, then search it."""
-        found = self.search_variants(context, (None,))
-        return StageOutput(found.runs[0], found.facts, found.costs)
+        """Index the corpus and search it."""
+        output = self.search_variants(context, (None,))
+        return StageOutput(output.runs[0], output.facts, output.costs)
 
     def search_variants(self, context: StageContext, variants: Variants) -> VariantOutput:
-        """Search with each variant of the queries; the corpus is prepared once."""
+        """Search with each variant of the queries; the corpus is indexed once."""
         task = context.task
-        # lists are as long as without exclusions
-        deeper = max(map(len, task.exclusions.values()), default=0)
+        # Search deeper, so that lists have the usual length after documents are excluded.
+        most_excluded = max(map(len, task.exclusions.values()), default=0)
         with measure_step("index", self.name) as indexing:
             searcher = self.retriever.prepare(task)
         facts = dict(searcher.facts())
@@ -124,20 +125,21 @@ class Retrieval(_Named):
         runs, usage = [], Usage()
         with measure_step("search", self.name) as searching:
             for forms in variants:
-                found = search_with(searcher, task.queries, forms, depth=self.depth + deeper)
-                run, removed = remove_excluded(found.run, task.exclusions)
-                runs.append(run.truncate(self.depth) if deeper else run)
-                facts |= found.facts
+                depth = self.depth + most_excluded
+                output = search_with(searcher, task.queries, forms, depth=depth)
+                run, removed = remove_excluded(output.run, task.exclusions)
+                runs.append(run.truncate(self.depth) if most_excluded else run)
+                facts |= output.facts
                 if removed:
                     facts["excluded_documents"] = removed
-                usage += found.usage
+                usage += output.usage
         costs = (indexing.cost(index_usage), searching.cost(usage))
         return VariantOutput(runs, {self.name: facts}, costs)
 
 
 @dataclass(frozen=True)
-class GivenRun(_Named):
-    """`run:PATH`: a run file or a stored result; its identity is the file's content."""
+class RunFileStage(_NamedStage):
+    """`run:PATH`: a run file or a stored result, identified by its content."""
 
     file: RunFile
     cut: int | None
@@ -152,12 +154,12 @@ class GivenRun(_Named):
 
     @property
     def depth(self) -> int:
-        """As the system says, or as deep as the longest list."""
+        """The depth in the spec, but at most the length of the longest list."""
         longest = int(self._content[0].lengths.max(initial=0))
         return min(longest, self.cut) if self.cut else longest
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The file's content and how it is read."""
+        """Return the identity of the file's content and of the settings for reading it."""
         return {
             "run": self._fingerprint,
             "repeats": self.file.repeats,
@@ -166,7 +168,7 @@ class GivenRun(_Named):
         }
 
     def run(self, context: StageContext) -> StageOutput:
-        """Return the lists of the task's queries; a warning says what does not fit it."""
+        """Return the lists of the task's queries; warn about unknown queries and documents."""
         with measure_step("read", self.name) as reading:
             run, findings = self.read(context.task)
         _report_findings(self.name, findings, context)
@@ -174,20 +176,20 @@ class GivenRun(_Named):
         return StageOutput(run, {self.name: findings.facts()}, (reading.cost(),))
 
     def read(self, task: Task) -> tuple[Run, Findings]:
-        """The file's lists for a task, and what does not fit it."""
+        """Return the lists of a task's queries, and the problems that were found."""
         content, findings = self._content
         return fitted(content, task, findings, self.name)
 
 
 @dataclass(frozen=True)
-class GivenCandidates(_Named):
-    """`candidates:NAME`: a candidate subset that lies beside the task's data."""
+class CandidateStage(_NamedStage):
+    """`candidates:NAME`: a candidate subset in the task's data folder."""
 
     settings: CandidateSettings
     depth: int
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The content of the subset's files on this task."""
+        """Return the identity of the settings and of the subset's files for a task."""
         return {
             "settings": settings_identity(self.settings),
             "depth": self.depth,
@@ -204,21 +206,21 @@ class GivenCandidates(_Named):
         return StageOutput(run.truncate(self.depth), facts, (reading.cost(),))
 
     def read(self, task: Task) -> tuple[Run, Findings]:
-        """The lists for a task, and what does not fit it."""
+        """Return the lists of a task's queries, and the problems that were found."""
         subset = find_subset(task, self.settings.name)
         return fitted(subset.read(safeguard=self.settings.safeguard), task, Findings(), self.name)
 
 
 @dataclass(frozen=True)
-class Fused(_Named):
-    """`a + b`: members in the order they were named, and how they are fused."""
+class Fused(_NamedStage):
+    """`a + b`: members in the order of the spec, and how they are fused."""
 
     members: tuple[Stage, ...]
     fusion: Fusion
     depth: int
 
     def __post_init__(self) -> None:
-        """Refuse weights that do not fit the members."""
+        """Raise UsageError if there are weights, but not one per member."""
         weights = len(self.fusion.weights)
         if weights not in (0, len(self.members)):
             raise UsageError(
@@ -227,7 +229,7 @@ class Fused(_Named):
             )
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The members' identities, in any order unless weighted, and the method."""
+        """Return the identities of the fusion and its members, sorted unless there are weights."""
         fusion = self.fusion.on(task.suite)
         members = [dict(member.identity(task)) for member in self.members]
         return {
@@ -238,40 +240,39 @@ class Fused(_Named):
         }
 
     def ties(self, task: Task) -> TieOrder:
-        """trec_eval's; the Nano protocol scores fused lists in their own order."""
+        """Return the order of trec_eval; the Nano protocol keeps the order of fused lists."""
         return "list" if task.suite == "nano" else "trec"
 
     def run(self, context: StageContext) -> StageOutput:
-        """Get every member's run, then fuse."""
+        """Run every member and fuse the runs."""
         outputs = [context.run_member(member, context) for member in self.members]
         run, cost = self.fuse([output.run for output in outputs], context.task)
         facts = merge_facts(*(output.facts for output in outputs))
         return StageOutput(run, facts, (*_join_costs(outputs), cost))
 
     def fuse(self, runs: Sequence[Run], task: Task) -> tuple[Run, StageCost]:
-        """Fuse one run per member, each in the order in which it is measured.
-
-        Ranks then mean the same to the fusion as to a reader of the member's scores.
-        """
+        """Fuse one run per member, each sorted by the tie order with which it is measured."""
         with measure_step("fuse", self.name) as fusing:
-            measured = zip(runs, self.members, strict=True)
-            lists = [sort_lists(run, member.ties(task)) for run, member in measured]
-            filled = [fills(member) for member in self.members]
+            lists = [
+                sort_lists(run, member.ties(task))
+                for run, member in zip(runs, self.members, strict=True)
+            ]
+            filled = [fills_lists(member) for member in self.members]
             run = self.fusion.on(task.suite).fuse(lists, depth=self.depth, filled=filled)
         return run, fusing.cost()
 
 
 @dataclass(frozen=True)
-class Expanding(_Named):
-    """`METHOD:LLM | first`; rerankers that follow see the original query."""
+class Expanding(_NamedStage):
+    """`METHOD:LLM | first`; rerankers after it use the original query."""
 
     expander: Expander
     first: Stage
-    on_task: Bound | None = None
-    """The expander on the task of this evaluation: see `bind`."""
+    bound_generations: Generations | None = None
+    """The generations for the task of this evaluation: see `bind`."""
 
     def __post_init__(self) -> None:
-        """Refuse a first stage that does not search."""
+        """Raise UsageError if the first stage is not a retriever."""
         if not _searches(self.first):
             raise UsageError(
                 f"{self.name} expands queries, so a retriever must follow it, as in "
@@ -280,42 +281,38 @@ class Expanding(_Named):
 
     @property
     def depth(self) -> int:
-        """As deep as what searches."""
+        """The depth of the first stage."""
         return self.first.depth
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The expander's, on this task, and that of what searches."""
-        fusion = (
-            {"fusion": settings_identity(self._sample_fusion(task))}
-            if self.expander.method.fuses
-            else {}
-        )
+        """Return the identities of the generations for a task and of the first stage."""
+        algorithms = versions("expansion")
+        expander: dict[str, object] = {"settings": settings_identity(self.expander.method)}
+        if self.expander.method.fuses_runs:
+            algorithms = versions("expansion", "fusion")
+            expander["fusion"] = settings_identity(self._sample_fusion(task))
         return {
-            "algorithms": versions("expansion", "fusion") if fusion else versions("expansion"),
-            "expander": {
-                "settings": settings_identity(self.expander.method),
-                **fusion,
-                **self.bound(task).identity,
-            },
+            "algorithms": algorithms,
+            "expander": expander | dict(self.generations(task).identity),
             "first": dict(self.first.identity(task)),
         }
 
     def _sample_fusion(self, task: Task) -> Fusion:
-        """How the runs of several generations are fused: by the constant of the task's suite."""
+        """Return the fusion of runs of several generations, with the constant of the suite."""
         return Fusion().on(task.suite)
 
     def ties(self, task: Task) -> TieOrder:
-        """Those of what searches."""
+        """Return the tie order of the first stage."""
         return self.first.ties(task)
 
-    def bound(self, task: Task) -> Bound:
-        """The expander on one task."""
-        return self.on_task or self.expander.on(task)
+    def generations(self, task: Task) -> Generations:
+        """Return the generations for a task."""
+        return self.bound_generations or self.expander.bind(task)
 
     def run(self, context: StageContext) -> StageOutput:
-        """Expand, then search."""
+        """Expand the queries and search with them."""
         with measure_step("expand", self.name) as expanding:
-            expansion = self.bound(context.task).expand()
+            expansion = self.generations(context.task).expand()
         facts = expansion.facts()
         if unusable := expansion.fallen_back:
             context.warn_about(
@@ -327,47 +324,47 @@ class Expanding(_Named):
         if empty := sum(sample.useful and not sample.answer.strip() for sample in samples):
             context.warn_about(
                 self.name,
-                f"{empty:,} generations in {expansion.source} are empty; they are used as they "
-                "are, as in the published runs.",
+                f"{empty:,} generations in {expansion.source} are empty; they are used "
+                "unchanged, as in the published runs.",
             )
-        found = self.search(expansion, context)
+        output = self.search(expansion, context)
         cost = expanding.cost(Usage.from_facts(facts))
-        facts_of_all = merge_facts({self.name: facts}, found.facts)
-        return StageOutput(found.run, facts_of_all, (cost, *found.costs), found.sample_runs)
+        all_facts = merge_facts({self.name: facts}, output.facts)
+        return StageOutput(output.run, all_facts, (cost, *output.costs), output.sample_runs)
 
     def search(self, expansion: Expansion, context: StageContext) -> StageOutput:
-        """Search with every variant, and fuse where there are several."""
-        found = _search_variants(self.first, context, expansion.variants)
-        if len(found.runs) == 1:
-            return StageOutput(found.runs[0], found.facts, found.costs)
+        """Search with every variant of the queries, and fuse the runs if there are several."""
+        output = _search_variants(self.first, context, expansion.variants)
+        if len(output.runs) == 1:
+            return StageOutput(output.runs[0], output.facts, output.costs)
         with measure_step("fuse", self.name) as fusing:
-            lists = [sort_lists(run, self.ties(context.task)) for run in found.runs]
-            filled = [fills(self.first)] * len(lists)
+            lists = [sort_lists(run, self.ties(context.task)) for run in output.runs]
+            filled = [fills_lists(self.first)] * len(lists)
             fusion = self._sample_fusion(context.task)
             run = fusion.fuse(lists, depth=self.depth, filled=filled)
-        return StageOutput(run, found.facts, (*found.costs, fusing.cost()), tuple(found.runs))
+        return StageOutput(run, output.facts, (*output.costs, fusing.cost()), tuple(output.runs))
 
 
 @dataclass(frozen=True)
-class Reranking(_Named):
-    """`first | reranker@K`: the first K documents in a new order, the rest below."""
+class Reranking(_NamedStage):
+    """`first | reranker@K`: reorders the first K documents of each list."""
 
     first: Stage
     reranker: Reranker
     reranked: int
-    """K: how many documents of each list are put in a new order."""
+    """K: how many documents of each list are reordered."""
     tail: Tail
     settings: Mapping[str, object] = field(default_factory=dict)
-    """Of the reranker's entry, as far as they may change a ranking."""
+    """Settings of the reranker's entry that can change a ranking."""
 
     @property
     def depth(self) -> int:
-        """As deep as the first stage, or K where the rest is dropped."""
-        below = self.first.depth
-        return min(below, self.reranked) if self.tail == "drop" else below
+        """The depth of the first stage; at most K if the tail is dropped."""
+        first_depth = self.first.depth
+        return min(first_depth, self.reranked) if self.tail == "drop" else first_depth
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """The reranker's, the first stage's, and what happens below K."""
+        """Return the identities of the reranker and the first stage, K and the tail."""
         return {
             "reranker": {"settings": dict(self.settings), **self.reranker.identity},
             "algorithms": versions("reranking"),
@@ -377,63 +374,63 @@ class Reranking(_Named):
         }
 
     def run(self, context: StageContext) -> StageOutput:
-        """Get the first stage's run, score its first K documents, and sort them."""
+        """Run the first stage, score its first K documents, and sort them by score."""
         from r2med.rerank.scores import candidate_lists, reorder_run
 
-        below = context.run_member(self.first, context)
-        first = sort_lists(below.run, self.first.ties(context.task))
+        first_output = context.run_member(self.first, context)
+        first = sort_lists(first_output.run, self.first.ties(context.task))
         if short := int(np.count_nonzero(first.lengths < self.reranked)):
             context.warn_about(
                 self.name,
-                f"{short:,} of {len(first):,} lists hold fewer than {self.reranked} documents; all "
-                "of them are reranked. Write a deeper first stage with @, as in "
+                f"{short:,} of {len(first):,} lists have fewer than {self.reranked} documents; all "
+                "of these are reranked. Give the first stage a larger depth with @, as in "
                 f"bm25@{self.reranked}.",
             )
         with measure_step("rerank", self.name) as reranking:
             lists = candidate_lists(first.truncate(self.reranked), context.task)
             output = self.reranker.rerank(lists)
             run = reorder_run(first, output.scores, self.reranked, self.tail)
-        facts = merge_facts(below.facts, {self.name: output.facts})
-        return StageOutput(run, facts, (*below.costs, reranking.cost(output.usage)))
+        facts = merge_facts(first_output.facts, {self.name: output.facts})
+        return StageOutput(run, facts, (*first_output.costs, reranking.cost(output.usage)))
 
 
-Stage = Retrieval | GivenRun | GivenCandidates | Fused | Expanding | Reranking
+Stage = Retrieval | RunFileStage | CandidateStage | Fused | Expanding | Reranking
 
 
 def bind(stage: Stage, task: Task, *, keep: bool = True) -> Stage:
-    """The stage for one evaluation on one task: what lies in files is looked up once, and now.
+    """Return the stage for one evaluation on one task; files are looked up once, now.
 
-    Unless `keep`, finished generations are not written to the shelf of the task.
+    With `keep`, finished generations are also written to a file.
     """
     match stage:
-        case GivenRun():
-            return replace(stage)
+        case RunFileStage():
+            return replace(stage)  # a copy, which reads the file again
         case Expanding():
-            return replace(stage, on_task=stage.expander.on(task, keep=keep))
+            return replace(stage, bound_generations=stage.expander.bind(task, keep=keep))
         case Reranking():
             return replace(stage, first=bind(stage.first, task, keep=keep))
         case Fused():
-            members = tuple(bind(each, task, keep=keep) for each in stage.members)
+            members = tuple(bind(member, task, keep=keep) for member in stage.members)
             return replace(stage, members=members)
     return stage
 
 
-def leaves(stage: Stage) -> Iterator[Stage]:
-    """The members that need no other member's run, each of which has a result of its own."""
+def independent_stages(stage: Stage) -> Iterator[Stage]:
+    """Yield the stages that need no other stage's run; each of them has its own result."""
     members = () if isinstance(stage, Expanding) else _members(stage)
     if not members:
         yield stage
     for member in members:
-        yield from leaves(member)
+        yield from independent_stages(member)
 
 
-def fills(stage: Stage) -> bool:
-    """Whether a stage fills its lists up with documents that match nothing, as published BM25s do.
+def fills_lists(stage: Stage) -> bool:
+    """Whether a stage fills its lists with documents of score 0, as the published BM25s do.
 
-    A rank among such documents says nothing, so fusion leaves them out.
+    Fusion ignores such documents, because their ranks have no meaning.
     """
     if isinstance(stage, Expanding):
-        return fills(stage.first)
+        return fills_lists(stage.first)
     return isinstance(stage, Retrieval) and stage.settings.get("unmatched") == "fill"
 
 
@@ -443,26 +440,28 @@ def _members(stage: Stage) -> tuple[Stage, ...]:
     return (stage.first,) if isinstance(stage, Reranking | Expanding) else ()
 
 
-def _below(stage: Stage) -> Iterator[Stage]:
-    """A stage and all stages that it stands on."""
+def _walk(stage: Stage) -> Iterator[Stage]:
+    """Yield a stage and all stages whose runs it uses."""
     yield stage
     for member in _members(stage):
-        yield from _below(member)
+        yield from _walk(member)
 
 
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
-    """Positives that were put among a system's candidates on purpose, by query."""
-    settings = [each.settings for each in _below(stage) if isinstance(each, GivenCandidates)]
-    subsets = [find_subset(task, each.name) for each in settings if each.safeguard]
-    return {query: name for subset in subsets for query, name in subset.safeguards().items()}
+    """Return the safeguards among a system's candidates: document ids by query id."""
+    documents: dict[str, str] = {}
+    for used_stage in _walk(stage):
+        if isinstance(used_stage, CandidateStage) and used_stage.settings.safeguard:
+            documents |= find_subset(task, used_stage.settings.name).safeguards()
+    return documents
 
 
 def check_strict(stage: Stage, task: Task) -> None:
-    """Fail where a ranking that a system reads names unknown queries or documents."""
-    for part in _below(stage):
-        if isinstance(part, GivenRun | GivenCandidates):
-            _, findings = part.read(task)
-            findings.check_strict(part.name)
+    """Raise an error if a ranking in a file has unknown queries or documents."""
+    for used_stage in _walk(stage):
+        if isinstance(used_stage, RunFileStage | CandidateStage):
+            _, findings = used_stage.read(task)
+            findings.check_strict(used_stage.name)
 
 
 def _searches(stage: Stage) -> bool:
@@ -472,7 +471,7 @@ def _searches(stage: Stage) -> bool:
 
 
 def _search_variants(stage: Stage, context: StageContext, variants: Variants) -> VariantOutput:
-    """Search with each variant of the queries, with every member of a fusion."""
+    """Search with each variant of the queries; a fusion searches with every member."""
     if not isinstance(stage, Fused):
         return cast(Retrieval, stage).search_variants(context, variants)
     outputs = [_search_variants(member, context, variants) for member in stage.members]

@@ -17,7 +17,7 @@ from r2med.paths import user_path
 from r2med.tasks.fetch.provenance import data_folder, read_provenance, sha256_of, task_files
 from r2med.tasks.reading.arrow_copy import read_or_copy
 from r2med.tasks.reading.collection import read_task
-from r2med.tasks.reading.source import Source, find_source, split_selection
+from r2med.tasks.reading.source import TaskFiles, find_source, split_selection
 from r2med.tasks.registry import TaskEntry, find_task, known_task, resolve, suites
 from r2med.tasks.task import Task, counts, figures, statistics
 
@@ -52,7 +52,7 @@ def load_task(
     entry = _find_registered(name_or_path)
     if entry is None:
         folder, split = split_selection(name_or_path)
-        source, own_name = find_source(folder, split), _own_name(folder, split)
+        source, own_name = find_source(folder, split), _folder_name(folder, split)
     else:
         source = _require_fetched(entry) if root is None else _source_under(user_path(root), entry)
         own_name = entry.name
@@ -84,31 +84,33 @@ def load_tasks(
 def task_names(
     tasks: Sequence[TaskEntry | Task | Path | str], local_tasks: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """What each of several tasks is called in results and tables; no two share a name.
+    """Return the names of tasks in results and tables, all of them different.
 
-    A folder gives its name, and `FOLDER#SPLIT` that; where another has that name, the names of its
-    parent folders until unique. `local_tasks` are folders that have their names already.
+    A local task has the name of its folder, with `#SPLIT` if there is one. If another task has that
+    name, it is prefixed with parent folders until unique. `local_tasks` are folders whose names are
+    already stored in results.
     """
-    locations = [_place(task) for task in tasks]
-    holders: dict[str, tuple[_Place, str | None]] = {
-        name: (_place(folder)[1], None) for name, folder in (local_tasks or {}).items()
-    }
-    stored = {location: name for name, (location, _) in holders.items()}
-    holders |= {
-        name: (location, data) for name, location, data in locations if location == _NOWHERE
-    }
+    candidates = [_describe_candidate(task) for task in tasks]
+    owners: dict[str, _NameCandidate] = {}
+    stored_names: dict[_Location, str] = {}
+    for name, folder in (local_tasks or {}).items():
+        location = _describe_candidate(folder).location
+        owners[name] = _NameCandidate(name, location)
+        stored_names[location] = name
+    for candidate in candidates:
+        if candidate.location == _REGISTERED:
+            owners[candidate.name] = candidate
     names = []
-    for own_name, location, data in locations:
-        parents = location[0].parts[1:-1]
-        longer = ["/".join([*parents[n:], own_name]) for n in range(len(parents), -1, -1)]
-        if own_name == _own_name(*location):
-            longer.insert(0, stored.get(location, own_name))
-        free = (
-            name for name in longer if holders.setdefault(name, (location, data))[0] == location
-        )
-        name = next(free, own_name)
-        holder, held = holders[name]
-        if holder != location or (data and held and data != held):
+    for candidate in candidates:
+        name = candidate.name
+        for possible_name in _possible_names(candidate, stored_names):
+            owner = owners.setdefault(possible_name, candidate)
+            if owner.location == candidate.location:
+                name = possible_name
+                break
+        owner = owners[name]
+        has_other_data = candidate.data and owner.data and candidate.data != owner.data
+        if owner.location != candidate.location or has_other_data:
             raise UsageError(
                 f"Two different tasks are named {name!r}, so results of one would hide those of "
                 "the other.\nGive one a name: load_task(folder, name=...)."
@@ -117,26 +119,47 @@ def task_names(
     return names
 
 
-#: The folder and split of data of the user's own.
-_Place = tuple[Path, str | None]
-#: Location of a registered task, which its name identifies.
-_NOWHERE: _Place = (Path(), None)
+#: The folder and split of a local task.
+_Location = tuple[Path, str | None]
+#: The location of every registered task, which is identified by its name.
+_REGISTERED: _Location = (Path(), None)
 
 
-def _place(task: TaskEntry | Task | Path | str) -> tuple[str, _Place, str | None]:
-    """Return a task's name, its location, and the hash of its data if it is loaded."""
+@dataclass(frozen=True)
+class _NameCandidate:
+    """A task that needs a name in results."""
+
+    name: str
+    """The name that it would have alone."""
+    location: _Location
+    data: str | None = None
+    """The hash of its data, if it is loaded."""
+
+
+def _describe_candidate(task: TaskEntry | Task | Path | str) -> _NameCandidate:
     if isinstance(task, Task):
-        location = _NOWHERE if task.entry else (task.source.resolve(), task.split)
-        return task.name, location, task.hash
+        location = _REGISTERED if task.entry else (task.source.resolve(), task.split)
+        return _NameCandidate(task.name, location, task.hash)
     if isinstance(task, TaskEntry):
-        return task.name, _NOWHERE, None
+        return _NameCandidate(task.name, _REGISTERED)
     if entry := _find_registered(task):
-        return entry.name, _NOWHERE, None
+        return _NameCandidate(entry.name, _REGISTERED)
     folder, split = split_selection(task)
-    return _own_name(folder, split), (folder.resolve(), split), None
+    return _NameCandidate(_folder_name(folder, split), (folder.resolve(), split))
 
 
-def _own_name(folder: Path, split: str | None) -> str:
+def _possible_names(
+    candidate: _NameCandidate, stored_names: Mapping[_Location, str]
+) -> Iterator[str]:
+    """Yield the names that a task may have, best first: with more and more parent folders."""
+    if candidate.name == _folder_name(*candidate.location):
+        yield stored_names.get(candidate.location, candidate.name)
+    parents = candidate.location[0].parts[1:-1]
+    for start in range(len(parents), -1, -1):
+        yield "/".join([*parents[start:], candidate.name])
+
+
+def _folder_name(folder: Path, split: str | None) -> str:
     name = folder.resolve().name
     return f"{name}#{split}" if split else name
 
@@ -152,19 +175,19 @@ def _find_registered(name_or_path: str | Path) -> TaskEntry | None:
     return find_task(name_or_path)
 
 
-def _require_fetched(entry: TaskEntry) -> Source:
+def _require_fetched(entry: TaskEntry) -> TaskFiles:
     try:
         return find_source(data_folder(entry), entry.split)
     except (MissingError, UsageError):
         raise MissingError(
-            f"The data of {entry.name} is not here.\n"
-            f"Fetch it with `r2med fetch {entry.name}`, or point to a copy of your own with "
-            f"--data-root DIR, where DIR/{entry.name} holds it."
+            f"The data of {entry.name} has not been downloaded.\n"
+            f"Download it with `r2med fetch {entry.name}`, or use a copy with --data-root DIR, "
+            f"where DIR/{entry.name} contains the data."
         ) from None
 
 
-def _source_under(root: Path, entry: TaskEntry) -> Source:
-    """The task's own folder; of a task that is a split, the folder of the whole repository."""
+def _source_under(root: Path, entry: TaskEntry) -> TaskFiles:
+    """Find a task below --data-root: in its own folder, or as a split of its repository."""
     if not root.is_dir():
         raise MissingError(f"--data-root {root}: the folder does not exist.")
     if (root / entry.name).is_dir():
@@ -181,9 +204,9 @@ def _source_under(root: Path, entry: TaskEntry) -> Source:
 
 
 def _with_differences(task: Task, entry: TaskEntry, *, texts: bool, strict: bool) -> Task:
-    """Compare a task with its manifest, and note differences in the task; an error if strict.
+    """Return the task with its differences from the manifest; DataError if `strict`.
 
-    `texts` also compares the texts; downloaded data was verified when it came.
+    `texts` also compares the texts, which is not necessary for verified downloads.
     """
     differing = [
         f"{check.what} {_figure(check.found)} instead of {_figure(check.expected)}"
@@ -208,7 +231,7 @@ def _figure(value: object) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """One fact of one task; `passed` is None when there is nothing to compare with."""
+    """One fact of one task; `passed` is None if there is no value to compare with."""
 
     task: str
     aspect: Aspect
@@ -219,17 +242,20 @@ class Check:
 
 
 def compare_with_manifest(task: Task, entry: TaskEntry, *, texts: bool = True) -> list[Check]:
-    """Counts and, with `texts`, text statistics of a task against its manifest."""
-    sizes, published = counts(task), dict(figures(entry.statistics))
-    measured = dict(figures(statistics(task))) if texts else {}
-    return [
-        *(make_check(entry, "counts", n, entry.counts.get(n), size) for n, size in sizes.items()),
-        *(
-            make_check(entry, "statistics", n, published.get(n), value)
-            for n, value in measured.items()
-            if n not in sizes
-        ),
+    """Compare the counts and, with `texts`, the text statistics of a task with its manifest."""
+    task_counts = counts(task)
+    checks = [
+        make_check(entry, "counts", fact, entry.counts.get(fact), count)
+        for fact, count in task_counts.items()
     ]
+    if texts:
+        published = dict(figures(entry.statistics))
+        checks += [
+            make_check(entry, "statistics", fact, published.get(fact), value)
+            for fact, value in figures(statistics(task))
+            if fact not in task_counts
+        ]
+    return checks
 
 
 def make_check(entry: TaskEntry, aspect: Aspect, fact: str, expected: Any, actual: Any) -> Check:
@@ -243,7 +269,7 @@ def make_check(entry: TaskEntry, aspect: Aspect, fact: str, expected: Any, actua
 
 
 def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
-    """Checksums: against the manifest, or else against the record of the download."""
+    """Compare checksums of files with the manifest, or else with the record of the download."""
     recorded = read_provenance(folder)
     checks = []
     for path, file in task_files(entry, folder).items():

@@ -33,7 +33,7 @@ from r2med.tasks.reading.collection import (
 from r2med.tasks.reading.fields import NUMBER_WORDS, Location, Rows
 from r2med.tasks.reading.jsonl import decode_line, write_jsonl
 from r2med.tasks.reading.lines import MAX_LINE, blocks, limit
-from r2med.tasks.reading.source import PARTS, Source, find_source, split_selection
+from r2med.tasks.reading.source import PARTS, TaskFiles, find_source, split_selection
 from r2med.tasks.task import Task
 
 
@@ -64,7 +64,7 @@ def check(path: str | Path) -> tuple[list[Problem], Task | None]:
         return problems or [Problem(str(folder), None, None, str(problem))], None
 
 
-def _problems(source: Source) -> list[Problem]:
+def _problems(source: TaskFiles) -> list[Problem]:
     problems: list[Problem] = []
 
     def note(problem: object, where: Location, id: object) -> None:
@@ -151,7 +151,7 @@ def import_tables(
     out: Path,
     columns: Mapping[str, str] | None = None,
     force: bool = False,
-    tell: Callable[[str], None] = lambda message: None,
+    warn: Callable[[str], None] = lambda message: None,
 ) -> tuple[int, int, int]:
     """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
 
@@ -179,7 +179,7 @@ def import_tables(
         options = " ".join(f"--column {name}=NAME" for name in missing)
         raise UsageError("\n".join([*missing.values(), f"Say which they are: {options}"]))
     if "score" not in column_indices["qrels"]:
-        tell(
+        warn(
             f"{qrels} has no column for qrels.score: every judgement counts as 1. It has "
             f"{', '.join(headers['qrels'])}; --column qrels.score=NAME maps one."
         )

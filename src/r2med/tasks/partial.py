@@ -22,7 +22,7 @@ def find_partial_folder(entry: TaskEntry, root: Path | None) -> Path | None:
 
 
 def check_partial_files(entry: TaskEntry, folder: Path) -> list[Check]:
-    """The checksums of the files that are there; a compressed copy counts by its content."""
+    """Check the checksums of existing files; of a compressed file, that of its content."""
     checks = []
     for name, facts in entry.files.items():
         path = _find_file(folder, name)
@@ -32,7 +32,7 @@ def check_partial_files(entry: TaskEntry, folder: Path) -> list[Check]:
 
 
 def describe_partial_checks(task: str, checks: Sequence[Check]) -> str:
-    """Which files were verified, which were not, and what that leaves unchecked."""
+    """Describe which files were verified, and which facts were not checked."""
     of_task = [check for check in checks if check.task == task]
     verified = [check.what for check in of_task if check.passed]
     differing = [check.what for check in of_task if check.passed is False]

@@ -1,4 +1,4 @@
-"""The tasks that have a name: read from the manifests, which are data, and found by any alias."""
+"""The registered tasks: read from manifests, and found by name or alias."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def all_entries() -> tuple[TaskEntry, ...]:
 
 
 def in_suite_order(tasks: Iterable[str]) -> list[str]:
-    """Names of tasks in the order of the suites; those of no suite last, as they come."""
+    """Sort names of tasks by suite; other tasks come last, in their given order."""
     order = {entry.name: index for index, entry in enumerate(all_entries())}
     return sorted(tasks, key=lambda task: order.get(task, len(order)))
 
@@ -96,7 +96,7 @@ def find_suite(name: str) -> Suite:
 
 
 def known_task(name: str) -> TaskEntry | None:
-    """As `find_task`, None for a name that no task has."""
+    """Like `find_task`, but None for an unknown name."""
     return _index().get(_key(name))
 
 
@@ -115,7 +115,7 @@ def find_task(name: str) -> TaskEntry:
 
 
 def registered_task(name: str) -> TaskEntry | None:
-    """The task of exactly this name; None for data of the user's own."""
+    """Return the task with exactly this name; None for a local task."""
     return next((entry for entry in all_entries() if entry.name == name), None)
 
 
@@ -161,7 +161,7 @@ def _registered_folder(entry: RegistryEntry) -> Path:
 
 
 def group_by_suite(names: Sequence[str]) -> Sequence[str]:
-    """The suite's name where these are all of its tasks, else the names themselves."""
+    """Return the name of a suite if these are all of its tasks, else the names themselves."""
     complete_suites = (
         s.name for s in suites() if {entry.name for entry in s.entries} == set(names)
     )

@@ -148,7 +148,7 @@ class Judgements(_Columns):
 
     @classmethod
     def none(cls) -> Judgements:
-        """Not a single one."""
+        """Return judgements without rows."""
         ids = pa.array([], pa.large_string())
         return cls(ids, ids, np.zeros(0, dtype=np.int32))
 
@@ -360,7 +360,7 @@ _MOST_PASSAGES, _MOST_OF_CORPUS = 10, 0.05
 
 
 def sources_of(document_ids: Iterable[str]) -> dict[str, str]:
-    """Source by document id, for documents that are passages of one (`PMC123_4`, `book-7#2`).
+    """Sources by document id, for documents that are passages of one (`PMC123_4`, `book-7#2`).
 
     Two ids name the same source when they differ only in the number of the passage.
     """

@@ -190,7 +190,7 @@ def test_a_limit_of_money_stops_and_keeps(server: LLMServer) -> None:
     task = own_task({f"d{i}": f"a text of five words {i}" for i in range(9)}, {"q1": "ask"})
     limits = replace(QUICK, money=0.13 * 40 / 1e6, concurrency=1)
 
-    with pytest.raises(LimitError, match=r"Everything that arrived is kept"):
+    with pytest.raises(LimitError, match=r"All answers received so far are stored"):
         retriever("openai-raw", server.url, limits=limits, most_texts="1").prepare(task)
     paid = len(server.seen)
     retriever("openai-raw", server.url, most_texts="1").prepare(task)

@@ -217,7 +217,7 @@ def test_an_unknown_layout_lists_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(MissingError) as caught:
         load_task(tmp_path)
 
-    assert f"{tmp_path} does not hold a task: none of the known layouts is there" in str(
+    assert f"{tmp_path} does not contain a task: its files are not in a known layout" in str(
         caught.value
     )
     for name in ("corpus.jsonl", "query.jsonl", "qrels.jsonl", "qrels/test.tsv", "<split>.parquet"):
@@ -228,7 +228,7 @@ def test_an_incomplete_layout_names_what_is_missing(tmp_path: Path) -> None:
     write_r2med(tmp_path)
     (tmp_path / "qrels.jsonl").unlink()
 
-    with pytest.raises(MissingError, match=r"does not hold a task: there is no qrels\.jsonl"):
+    with pytest.raises(MissingError, match=r"does not contain a task: there is no qrels\.jsonl"):
         load_task(tmp_path)
 
 

@@ -1,8 +1,8 @@
-"""Prompts as data: TOML files of texts with places to fill in, the package's own or the user's.
+"""Prompts: TOML files of texts with placeholders, of this package or of the user.
 
-Expanders have one file per method and kind of task here, rerankers one file per style beside their
-own code. The files that ship define which texts and places exist; a user's file is checked against
-them. docs/generation.md describes the form.
+Expanders have one file per method and type of task in this folder; rerankers have one file per
+style in `rerank/`. A user's file must have the same texts and placeholders as the package's file.
+docs/generation.md describes the format.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from r2med.tasks.reading.lines import file_errors
 if TYPE_CHECKING:
     from r2med.tasks.registry import TaskEntry
 
-TaskKind = Literal["post", "exam", "treatment", "diagnosis", "question"]
-TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+PromptType = Literal["post", "exam", "treatment", "diagnosis", "question"]
+PROMPT_TYPES: tuple[PromptType, ...] = get_args(PromptType)
 
-_FILES = tuple(f"{kind}.toml" for kind in TASK_KINDS)
-_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
+_FILES = tuple(f"{prompt_type}.toml" for prompt_type in PROMPT_TYPES)
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]\w*)\}")
 _EXAMPLES = "examples"
-#: Places that only help the wording; a prompt without any other place would lose what it asks
-#: about, or what was found or written for it.
+#: Placeholders that a user's prompt may leave out; all others carry the query or passages.
 _OPTIONAL = frozenset({"kind", "turns", "count"})
 
 
 def fill_template(template: str, **values: str) -> str:
-    """The template with all places filled at once, so that braces in a value are left alone."""
-    return _PLACE.sub(lambda place: values.get(place[1], place[0]), template)
+    """Replace all placeholders at once, so that braces inside a value are not replaced."""
+    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
-def truncate_words(text: str, words: int) -> str:
-    """The first words of a text, single-spaced; ` ...` says that there was more."""
-    split = text.split(maxsplit=words)
-    return " ".join(split[:words]) + (" ..." if len(split) > words else "")
+def truncate_words(text: str, count: int) -> str:
+    """Return the first words of a text, single-spaced, and ` ...` if there are more."""
+    words = text.split(maxsplit=count)
+    if len(words) <= count:
+        return " ".join(words)
+    return " ".join(words[:count]) + " ..."
 
 
 @dataclass(frozen=True)
@@ -57,130 +58,139 @@ class Prompt:
 
     @property
     def hash(self) -> str:
-        """Identity of every text in the file."""
+        """The hash of all texts and examples."""
         rows = [*sorted(self.texts.items()), *self.examples]
         return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
-    def says(self, text: str, **values: str) -> str:
-        """One of the texts with its places filled in."""
+    def fill(self, text: str, **values: str) -> str:
+        """Return one of the texts, by its name in the file, with its placeholders replaced."""
         return fill_template(self.texts[text], **values)
 
-    def first(self, *, kind: str, query: str, **values: str) -> str:
-        """The opening request, with the examples where the file has them."""
-        shots = [
-            self.says("example", kind=kind, query=asked, passage=passage)
-            for asked, passage in self.examples
+    def opening_request(self, *, query_type: str, query: str, **values: str) -> str:
+        """Return the first prompt for a query, with the examples of the file if there are any."""
+        examples = [
+            self.fill("example", kind=query_type, query=example_query, passage=passage)
+            for example_query, passage in self.examples
         ]
-        return self.says("user", kind=kind, query=query, examples="\n\n".join(shots), **values)
+        return self.fill(
+            "user", kind=query_type, query=query, examples="\n\n".join(examples), **values
+        )
 
-    def passages(self, texts: Sequence[str], *, words: int) -> str:
-        """Passages as the model reads them: numbered from 1, each cut after so many words."""
+    def list_passages(self, texts: Sequence[str], *, words: int) -> str:
+        """Return passages for a prompt: numbered from 1, each cut after `words` words."""
         return "\n\n".join(
-            self.says("passage", number=str(number), passage=truncate_words(text, words))
+            self.fill("passage", number=str(number), passage=truncate_words(text, words))
             for number, text in enumerate(texts, start=1)
         )
 
 
-def prompt_of(name: str, shipped: Traversable, own: Path | None) -> Prompt:
-    """A prompt that ships, or the user's in its place where that file is there.
+def load_prompt(name: str, shipped: Traversable, user_file: Path | None) -> Prompt:
+    """Load the user's prompt file if it exists, otherwise the shipped one.
 
-    A text or place that ours has and the user's lacks, or has and ours does not, is a DataError.
+    DataError is raised if the user's file has other texts or placeholders than the shipped one.
     """
-    ours = tomllib.loads(shipped.read_text(encoding="utf-8"))
-    if own is None or not own.is_file():
-        return _prompt(ours, shipped.name)
-    with file_errors(own):
-        table = read_toml(own)
-    if table.keys() != ours.keys():
+    shipped_table = tomllib.loads(shipped.read_text(encoding="utf-8"))
+    if user_file is None or not user_file.is_file():
+        return _make_prompt(shipped_table, shipped.name)
+    with file_errors(user_file):
+        table = read_toml(user_file)
+    if table.keys() != shipped_table.keys():
         raise DataError(
-            f"{own}: it holds {', '.join(table) or 'nothing'}; expected the texts of {name}: "
-            f"{', '.join(ours)}."
+            f"{user_file}: it contains {', '.join(table) or 'nothing'}; expected the texts of "
+            f"{name}: {', '.join(shipped_table)}."
         )
-    # Only where the request asks for numbers back does a passage need one.
-    optional = _OPTIONAL if "count" in _places(ours["user"]) else _OPTIONAL | {"number"}
+    optional = _OPTIONAL
+    if "count" not in _placeholders(shipped_table["user"]):
+        optional |= {"number"}  # the model does not have to name passages by their numbers
     for key, text in table.items():
         if key == _EXAMPLES:
             continue
         if not isinstance(text, str):
-            raise DataError(f"{own}: {key!r} is {describe_value(text)}, expected a string.")
-        places, known = _places(text), _places(ours[key])
-        if not known - optional <= places <= known:
+            raise DataError(f"{user_file}: {key!r} is {describe_value(text)}, expected a string.")
+        placeholders, allowed = _placeholders(text), _placeholders(shipped_table[key])
+        required = allowed - optional
+        if not required <= placeholders <= allowed:
             raise DataError(
-                f"{own}: {key!r} holds {_join_names(places)}; {name} fills in "
-                f"{_join_names(known)} there, and needs {_join_names(known - optional)}."
+                f"{user_file}: {key!r} has the placeholders {_join_names(placeholders)}; {name} "
+                f"allows {_join_names(allowed)} and requires {_join_names(required)}."
             )
-    return _prompt(table, str(own))
+    return _make_prompt(table, str(user_file))
 
 
-def _prompt(table: Mapping[str, Any], where: str) -> Prompt:
-    """The texts of a file; line breaks in its examples are only for reading the file."""
+def _make_prompt(table: Mapping[str, Any], source: str) -> Prompt:
+    """Make a prompt from the table of a file; line breaks in examples become spaces."""
     texts = {key: text.strip("\n") for key, text in table.items() if key != _EXAMPLES}
     try:
-        rows = [(row["query"].split(), row["passage"].split()) for row in table.get(_EXAMPLES, ())]
+        examples = tuple(
+            (" ".join(row["query"].split()), " ".join(row["passage"].split()))
+            for row in table.get(_EXAMPLES, ())
+        )
     except (TypeError, KeyError, AttributeError):
-        rows = []
-    if _EXAMPLES in table and not rows:
-        raise DataError(f"{where}: expected tables [[examples]], each a query and a passage.")
-    return Prompt(texts, tuple((" ".join(query), " ".join(passage)) for query, passage in rows))
+        examples = ()
+    if _EXAMPLES in table and not examples:
+        raise DataError(f"{source}: expected tables [[examples]], each with a query and a passage.")
+    return Prompt(texts, examples)
 
 
-def _places(text: str) -> set[str]:
-    return set(_PLACE.findall(text))
+def _placeholders(text: str) -> set[str]:
+    return set(_PLACEHOLDER.findall(text))
 
 
-def task_kind(entry: TaskEntry | None) -> TaskKind:
-    """Which prompts a task gets, by what its queries are and what is wanted for them."""
+def choose_prompt_type(entry: TaskEntry | None) -> PromptType:
+    """Choose the prompts for a task by the type and the purpose of its queries."""
     if entry is None:
         return "question"
     if "similar cases" in entry.purpose:
         return "diagnosis"
-    kind = entry.kind.lower()
-    if kind.endswith("post"):
+    query_type = entry.kind.lower()
+    if query_type.endswith("post"):
         return "post"
-    return "exam" if "exam" in kind else "treatment"
+    return "exam" if "exam" in query_type else "treatment"
 
 
-def query_noun(entry: TaskEntry | None) -> str:
-    """What a query of the task is called in a prompt, such as `Biology post`."""
+def describe_query_type(entry: TaskEntry | None) -> str:
+    """Return the name of a task's queries for prompts, such as `Biology post`."""
     return entry.kind if entry else "question"
 
 
 @cache
 def methods() -> tuple[str, ...]:
-    """The methods that prompts ship for."""
+    """Return the names of all methods with prompts in this package."""
     folders = files("r2med.expand.prompts").iterdir()
     return tuple(sorted(folder.name for folder in folders if (folder / _FILES[0]).is_file()))
 
 
-def read_prompt(method: str, kind: TaskKind, folder: Path | None = None) -> Prompt:
-    """The prompt of a method for a kind of task; a user's folder may hold some and not others.
+def read_prompt(method: str, prompt_type: PromptType, folder: Path | None = None) -> Prompt:
+    """Read the prompt of a method for a type of task, from the user's folder or the package.
 
-    A file of the user's that would never be read, since no kind of task has its name, is refused.
+    The user's folder may have files for some types only. A file that would never be read, because
+    its name is not a type, is a DataError.
     """
-    shipped, own = _read_shipped(method, f"{kind}.toml"), None
-    if folder:
-        paths = (folder / method).glob("[!.]*")
-        theirs = {path.name for path in paths if path.suffix.lower() == ".toml"}
-        for wrong in sorted(theirs - set(_FILES)):
-            raise DataError(
-                f"{folder / method / wrong}: a prompt file is called after a kind of task, such as "
-                f"{_FILES[0]}. {nearest(Path(wrong).stem, TASK_KINDS)}"
-            )
-        if not theirs:
-            raise MissingError(
-                f"{folder} holds no prompt for {method}, expected {method}/{kind}.toml (or another "
-                f"of {', '.join(TASK_KINDS)}).\n`r2med generate {method} --write-prompts {folder}` "
-                "puts ours there to start from."
-            )
-        own = folder / method / f"{kind}.toml"
-    return prompt_of(method, shipped, own)
+    file_name = f"{prompt_type}.toml"
+    shipped = _find_shipped(method, file_name)
+    if folder is None:
+        return load_prompt(method, shipped, None)
+    paths = (folder / method).glob("[!.]*")
+    user_files = {path.name for path in paths if path.suffix.lower() == ".toml"}
+    for unknown in sorted(user_files - set(_FILES)):
+        raise DataError(
+            f"{folder / method / unknown}: the name of a prompt file is a type of task, such as "
+            f"{_FILES[0]}. {nearest(Path(unknown).stem, PROMPT_TYPES)}"
+        )
+    if not user_files:
+        raise MissingError(
+            f"{folder} has no prompt for {method}, expected {method}/{file_name} (or another of "
+            f"{', '.join(PROMPT_TYPES)}).\n`r2med generate {method} --write-prompts {folder}` "
+            "writes the default prompts there."
+        )
+    return load_prompt(method, shipped, folder / method / file_name)
 
 
 def write_prompts(method: str, folder: Path) -> list[Path]:
-    """Copy the shipped prompts of a method for editing; what is there already stays."""
+    """Copy the shipped prompts of a method for editing; existing files are not overwritten."""
     written = []
-    for file in _FILES:
-        target, shipped = folder / method / file, _read_shipped(method, file)
+    for file_name in _FILES:
+        target, shipped = folder / method / file_name, _find_shipped(method, file_name)
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(shipped.read_bytes())
@@ -188,11 +198,11 @@ def write_prompts(method: str, folder: Path) -> list[Path]:
     return written
 
 
-def _read_shipped(method: str, file: str) -> Traversable:
+def _find_shipped(method: str, file_name: str) -> Traversable:
     if method not in methods():
         raise UsageError(f"method {method!r} is not known. {nearest(method, methods())}")
-    return files("r2med.expand.prompts") / method / file
+    return files("r2med.expand.prompts") / method / file_name
 
 
-def _join_names(places: Set[str]) -> str:
-    return ", ".join(f"{{{place}}}" for place in sorted(places)) or "none"
+def _join_names(placeholders: Set[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in sorted(placeholders)) or "none"

@@ -94,7 +94,7 @@ def gather(
     tell: Callable[[str], None],
 ) -> Facts:
     """Profile a task, take its stored results, and look for failures in the best ranking."""
-    profile, lists = profile_with_candidates(task, dense, tell=tell)
+    profile, lists = profile_with_candidates(task, dense, warn=tell)
     newest: dict[str, Result] = {}
     for result in results:
         if result.record.task.hash == task.hash:

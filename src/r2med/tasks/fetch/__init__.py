@@ -1,1 +1,1 @@
-"""Bringing the data of registered tasks here: from the hub, or from files the user has."""
+"""Get the data of registered tasks: from the hub, or from files of the user."""

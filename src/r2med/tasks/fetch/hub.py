@@ -1,4 +1,4 @@
-"""Fetching tasks from the hub: at the pinned revision, checked, and in place only when whole."""
+"""Download tasks from the hub at the pinned revision, and verify them before they are used."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _with_generations(entry: TaskEntry) -> TaskEntry:
 
 
 def _find_local(entry: TaskEntry) -> Fetched | None:
-    """The task as its folder holds it, or None where something is missing or damaged."""
+    """Return the task in its folder; None if a file is missing or damaged."""
     folder = data_folder(entry)
     damaged = any(check.passed is False for check in check_files(entry, folder))
     if damaged or not is_present(entry):
@@ -92,7 +92,7 @@ def _describe(entry: TaskEntry, files: int, content: str, commit: str | None) ->
 
 
 def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
-    """Download under a lock: who waited for another finds the files there."""
+    """Download under a lock, so that two processes do not download the same files."""
     hub, content = entry.hub, "generations" if generations else "files"
     if hub is None:
         return Fetched(entry.name, data_folder(entry), 0, "comes with r2med")
@@ -140,7 +140,7 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
 def _select_files(
     entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations: bool
 ) -> list[str]:
-    """The paths to fetch; a repository that lacks any part is an error."""
+    """Return the paths to download; DataError if the repository lacks a part."""
     if generations:
         parts = {"generations": [path for path in paths if is_generations(path)]}
         missing = None if parts["generations"] else "generations"
@@ -156,7 +156,7 @@ def _select_files(
 
 
 def _check(entry: TaskEntry, hub: HubSource, file: RepoFile, origin: Origin, staged: Path) -> None:
-    """Refuse a download whose checksum is not that of the manifest or the hub's listing."""
+    """Raise an error if the checksum of a download differs from the manifest or the hub."""
     expected, source = entry.files.get(file.path, {}).get("sha256"), "the manifest"
     if expected is None and file.lfs is not None:
         expected, source = file.lfs.sha256, "the hub's listing"
@@ -172,7 +172,7 @@ def _check(entry: TaskEntry, hub: HubSource, file: RepoFile, origin: Origin, sta
 
 
 def _explain(error: Exception, hub: HubSource, endpoint: str) -> R2MedError:
-    """The error a user should see for one that the client raised; never with a token in it."""
+    """Convert an error of the hub client to a message for users, without tokens."""
     cause: BaseException = error
     while isinstance(cause, LocalEntryNotFoundError):
         cause = cause.__cause__ or cause.__context__ or OSError(str(error))

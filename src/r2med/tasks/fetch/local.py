@@ -51,7 +51,7 @@ _ZIP_ERRORS = (
 
 @dataclass(frozen=True)
 class _Find:
-    """A task in an archive or folder: its files by the path they shall have in the data folder."""
+    """A task in an archive or folder: its files by their path in the data folder."""
 
     entry: TaskEntry
     origin: Path
@@ -123,7 +123,7 @@ def _take(find: _Find) -> Fetched:
 def _r2med_tasks(
     origin: Path, folder: Path, files: Sequence[Path], requested: Sequence[TaskEntry]
 ) -> Iterator[_Find]:
-    """Folders with a corpus, queries and judgements; one wanted task names a nameless folder."""
+    """Yield the tasks in folders; a single folder without a task name is the requested task."""
     names: dict[Path, list[str]] = {}
     for file in files:
         names.setdefault(file.parent, []).append(file.name)
@@ -184,7 +184,7 @@ def _nano_tasks(origin: Path, files: Sequence[Path]) -> Iterator[_Find]:
 
 
 def _unpack(path: Path, folder: Path) -> None:
-    """Unpack a zip, after a look at its list of members; a hostile one is refused whole."""
+    """Unpack a zip after checking its members; a suspicious archive is refused completely."""
     folder.mkdir(parents=True)
     reading, advice = (
         " as a zip file",
@@ -205,7 +205,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _trouble(infos: Sequence[zipfile.ZipInfo]) -> str | None:
-    """Why an archive is not to be trusted, in words."""
+    """Return why an archive is suspicious; None if it is not."""
     total, most, ratio = sum(info.file_size for info in infos), limit(MAX_FILE), limit(MAX_RATIO)
     if len(infos) > MAX_MEMBERS:
         return f"it lists {len(infos):,} files, more than {MAX_MEMBERS:,}"

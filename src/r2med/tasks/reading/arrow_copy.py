@@ -23,7 +23,7 @@ from r2med.paths import cache_folder
 from r2med.storage import read_sealed, release_memory, write_sealed
 from r2med.tasks.reading.collection import read_task
 from r2med.tasks.reading.lines import file_errors
-from r2med.tasks.reading.source import Source
+from r2med.tasks.reading.source import TaskFiles
 from r2med.tasks.reading.text_column import LARGE_BYTES
 from r2med.tasks.task import Corpus, Judgements, Queries, StoredHash, Task
 
@@ -38,7 +38,7 @@ SETTLED_NS = 100_000_000
 Fingerprint = list[list[Any]]
 
 
-def read_or_copy(source: Source) -> Task:
+def read_or_copy(source: TaskFiles) -> Task:
     """Load the copy of a task, or parse the task and store a copy for the next time.
 
     The copy is written in a thread, and the process waits for it at its end. A large task is
@@ -60,7 +60,7 @@ def read_or_copy(source: Source) -> Task:
     return load_copy(source) or task
 
 
-def fingerprint(source: Source) -> Fingerprint:
+def fingerprint(source: TaskFiles) -> Fingerprint:
     """Name, size, times and inode of each source file, which change when the file changes."""
     states: Fingerprint = []
     for file in source.files:
@@ -70,7 +70,7 @@ def fingerprint(source: Source) -> Fingerprint:
     return states
 
 
-def load_copy(source: Source) -> Task | None:
+def load_copy(source: TaskFiles) -> Task | None:
     """Load the copy of a task, or None if these files do not have a valid copy."""
     try:
         corpus, queries, judged = read_sealed(_copy_path(source, fingerprint(source)))
@@ -90,7 +90,7 @@ def load_copy(source: Source) -> Task | None:
     )
 
 
-def store_copy(source: Source, task: Task, read_from: Fingerprint) -> None:
+def store_copy(source: TaskFiles, task: Task, read_from: Fingerprint) -> None:
     """Write a copy of a task, unless its files have changed since their state `read_from`."""
     corpus, judged = task.corpus, task.judgements
     about = {"hash": corpus.hash, "notices": task.notices}
@@ -112,7 +112,7 @@ def store_copy(source: Source, task: Task, read_from: Fingerprint) -> None:
                 path.unlink()
 
 
-def _copy_path(source: Source, state: Fingerprint) -> Path:
+def _copy_path(source: TaskFiles, state: Fingerprint) -> Path:
     """A name for the source, and one for the state of its files."""
     task = f"{source.folder.absolute()}#{source.layout}#{source.split}"
     names = (

@@ -27,7 +27,7 @@ from r2med.tasks.reading.exclusions import (
 from r2med.tasks.reading.fields import JUDGEMENT, Field, ReportProblem, Rows, raise_problem
 from r2med.tasks.reading.jsonl import decode_line, read_jsonl, read_lines, whole_number
 from r2med.tasks.reading.lines import lines
-from r2med.tasks.reading.source import PARTS, Source
+from r2med.tasks.reading.source import PARTS, TaskFiles
 from r2med.tasks.task import Corpus, Judgements, Queries, Task
 
 #: Only texts that begin with the same characters are compared in full.
@@ -59,7 +59,7 @@ _HINT = (
 )
 
 
-def read_task(source: Source, *, strict: bool = False) -> Task:
+def read_task(source: TaskFiles, *, strict: bool = False) -> Task:
     """Read and check a task; every error names file, line or row, and field.
 
     With `strict`, judgements of unknown queries or documents are errors.
@@ -72,7 +72,7 @@ def read_task(source: Source, *, strict: bool = False) -> Task:
     return _combine_parts(source, *parts, strict=strict)
 
 
-def read_part(source: Source, part: str, report: ReportProblem = raise_problem) -> Rows:
+def read_part(source: TaskFiles, part: str, report: ReportProblem = raise_problem) -> Rows:
     """Read the documents, queries or judgements of a task according to its layout."""
     files = source.parts[part]
     if source.layout == "parquet":
@@ -135,7 +135,7 @@ def parse_score(cell: str) -> int | None:
 
 
 def _combine_parts(
-    source: Source, documents: Rows, queries: Rows, judgements: Rows, *, strict: bool
+    source: TaskFiles, documents: Rows, queries: Rows, judgements: Rows, *, strict: bool
 ) -> Task:
     """Check the three parts against each other.
 

@@ -1,7 +1,8 @@
-"""Which files of a folder hold a task: recognised by their names, before any is read."""
+"""Find the files of a task in a folder by their names, without reading them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ Layout = Literal["r2med", "beir", "parquet"]
 #: The files of each split.
 Splits = dict[str, tuple[Path, ...]]
 
-#: What a task in the R2MED layout consists of; of each row the first file that exists is read.
+#: The files of a task in the R2MED layout; for each part the first file that exists is read.
 R2MED_FILES: dict[str, tuple[str, ...]] = {
     "corpus": ("corpus.jsonl", "corpus.jsonl.gz"),
     "queries": ("query.jsonl", "query.jsonl.gz"),
@@ -37,17 +38,19 @@ CSV and TSV files become one with `r2med tasks import`."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """The files of one task by its `PARTS`; `split` is set where the folder holds a choice."""
+class TaskFiles:
+    """The files of one task in a folder."""
 
     folder: Path
     layout: Layout
     parts: Mapping[str, tuple[Path, ...]]
+    """The files of each of the `PARTS`."""
     split: str | None = None
+    """The split, if the folder has splits."""
 
     @property
     def files(self) -> list[Path]:
-        """All of them, corpus first."""
+        """All files, corpus first."""
         files = [file for files in self.parts.values() for file in files]
         return files if self.exclusions is None else [*files, self.exclusions]
 
@@ -59,7 +62,7 @@ class Source:
 
 
 def split_selection(text: str | Path) -> tuple[Path, str | None]:
-    """Take `FOLDER#SPLIT` apart; a folder that really has a # in its name stays whole."""
+    """Split `FOLDER#SPLIT`; the # may also be part of the name of an existing folder."""
     path = user_path(text)
     name, mark, split = path.name.rpartition("#")
     if not mark or not name or not split or path.exists():
@@ -67,74 +70,81 @@ def split_selection(text: str | Path) -> tuple[Path, str | None]:
     return path.with_name(name), split
 
 
-def find_source(folder: Path, split: str | None = None) -> Source:
-    """The files of the task in a folder, or an error that lists what was looked for."""
+def find_source(folder: Path, split: str | None = None) -> TaskFiles:
+    """Find the files of the task in a folder; the error explains which layouts are supported."""
     if not folder.is_dir():
         problem = "is a file" if folder.exists() else "does not exist"
         raise UsageError(
             f"{folder} {problem}, expected a folder with corpus, queries and judgements.\n"
-            "CSV or TSV files become one with `r2med tasks import`; an archive is taken in with "
-            "`r2med fetch --from FILE`. `r2med tasks` lists the tasks that have a name."
+            "`r2med tasks import` makes one from CSV or TSV files, `r2med fetch --from FILE` from "
+            "an archive. `r2med tasks` lists the registered tasks."
         )
-    layouts = _layouts(folder)
+    layouts = _find_layouts(folder)
     complete_layout = next((name for name, parts in layouts.items() if all(parts)), None)
     if complete_layout is None:
         names = ("corpus.jsonl", "query.jsonl", "qrels.jsonl")
-        there = zip(*layouts.values(), strict=True)
-        lacking = [name for name, files in zip(names, there, strict=True) if not any(files)]
-        problem = f"there is no {' and no '.join(lacking)}"
-        if len(lacking) in (0, len(names)):
-            problem = "none of the known layouts is there"
-        raise MissingError(f"{folder} does not hold a task: {problem}.\n{_EXPECTED}")
+        missing = [
+            name
+            for index, name in enumerate(names)
+            if not any(parts[index] for parts in layouts.values())
+        ]
+        problem = f"there is no {' and no '.join(missing)}"
+        if len(missing) in (0, len(names)):
+            problem = "its files are not in a known layout"
+        raise MissingError(f"{folder} does not contain a task: {problem}.\n{_EXPECTED}")
     parts = dict(zip(PARTS, layouts[complete_layout], strict=True))
     if split is None and all(len(splits) == 1 for splits in parts.values()):
         only = {part: next(iter(splits.values())) for part, splits in parts.items()}
-        return Source(folder, complete_layout, only, next(iter(parts["corpus"])) or None)
+        return TaskFiles(folder, complete_layout, only, next(iter(parts["corpus"])) or None)
     if complete_layout == "r2med":
         raise UsageError(f"{folder} has no splits, so #{split} cannot be chosen; leave it out.")
-    shared = sorted(set.intersection(*map(set, parts.values())))
-    if split is None and (len(shared) == 1 or (complete_layout == "beir" and "test" in shared)):
-        split = "test" if "test" in shared else shared[0]
+    common_splits = sorted(set.intersection(*map(set, parts.values())))
+    if split is None and complete_layout == "beir" and "test" in common_splits:
+        split = "test"
+    if split is None and len(common_splits) == 1:
+        split = common_splits[0]
     if split is None:
+        listed = ", ".join(common_splits) or "none that corpus, queries and qrels share"
         raise UsageError(
-            f"{folder} holds {len(shared)} tasks as splits; choose one, e.g. '{folder}#SPLIT'.\n"
-            f"Splits: {', '.join(shared) or 'none that corpus, queries and qrels share'}."
+            f"{folder} has {len(common_splits)} tasks as splits; choose one, e.g. "
+            f"'{folder}#SPLIT'.\nSplits: {listed}."
         )
-    if split not in shared:
-        raise UsageError(f"{folder} has no split {split!r}. {nearest(split, shared)}")
-    return Source(folder, complete_layout, {part: parts[part][split] for part in PARTS}, split)
+    if split not in common_splits:
+        raise UsageError(f"{folder} has no split {split!r}. {nearest(split, common_splits)}")
+    return TaskFiles(folder, complete_layout, {part: parts[part][split] for part in PARTS}, split)
 
 
 def task_folders(folder: Path) -> list[Path]:
-    """Return the folder if it holds a task, or else the folders in it that hold tasks."""
+    """Return the folder if it is a task, else the folders in it that are, else the folder."""
     children = [] if holds_task(folder) else sorted(folder.glob("*/"))
     return [child for child in children if holds_task(child)] or [folder]
 
 
 def holds_task(folder: Path) -> bool:
-    """Whether the files of a task are there, or of several as splits."""
-    return any(all(parts) for parts in _layouts(folder).values())
+    """Whether a folder contains the files of a task, or of several tasks as splits."""
+    return any(all(parts) for parts in _find_layouts(folder).values())
 
 
-def _layouts(folder: Path) -> dict[Layout, list[Splits]]:
-    """The files of corpus, queries and judgements in each layout; none where a part is not there.
+def _find_layouts(folder: Path) -> dict[Layout, list[Splits]]:
+    """Return the files of corpus, queries and judgements in each layout, by split.
 
-    R2MED has no splits: its files stand under an empty name. In BEIR they are of the judgements.
+    A part without files is an empty dictionary. The R2MED layout has no splits, so its files are
+    under an empty name. In the BEIR layout only the judgements have splits; corpus and queries are
+    the same files for all of them.
     """
-    corpus, queries, judgements = (_first(folder, names) for names in R2MED_FILES.values())
+    corpus, queries, judgements = (_first_existing(folder, names) for names in R2MED_FILES.values())
     tables = sorted((*folder.glob("qrels/*.tsv.gz"), *folder.glob("qrels/*.tsv")), reverse=True)
-    judged: Splits = {
+    beir_judgements: Splits = {
         file.name.removesuffix(".gz").removesuffix(".tsv"): (file,) for file in tables
     }
-    beir_queries = _first(folder, _BEIR_QUERIES)
+    beir_splits = list(beir_judgements) or [""]
+    beir_queries = _first_existing(folder, _BEIR_QUERIES)
     return {
         "r2med": [{"": files} if files else {} for files in (corpus, queries, judgements)],
         "beir": [
-            *(
-                dict.fromkeys(judged or [""], files) if files else {}
-                for files in (corpus, beir_queries)
-            ),
-            judged,
+            dict.fromkeys(beir_splits, corpus) if corpus else {},
+            dict.fromkeys(beir_splits, beir_queries) if beir_queries else {},
+            beir_judgements,
         ],
         "parquet": [
             _parquet_splits(folder / "corpus"),
@@ -144,17 +154,20 @@ def _layouts(folder: Path) -> dict[Layout, list[Splits]]:
     }
 
 
-def _first(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
+def _first_existing(folder: Path, names: Iterable[str]) -> tuple[Path, ...]:
     return next(((folder / name,) for name in names if (folder / name).exists()), ())
 
 
 def split_files(folder: Path, config: str, split: str) -> tuple[Path, ...]:
-    """The Parquet files of one split of one configuration, in shard order."""
+    """Return the Parquet files of one split of one configuration, in shard order."""
     return _parquet_splits(folder / config).get(split, ())
 
 
 def _parquet_splits(config: Path) -> Splits:
-    """Split to shards: `<split>.parquet`, `<split>-00000-of-00002.parquet`, `<split>/*.parquet`."""
+    """Return the shards of each split.
+
+    They are named `<split>.parquet`, `<split>-00000-of-00002.parquet` or `<split>/*.parquet`.
+    """
     shards: Splits = {}
     for file in sorted(config.glob("*.parquet")):
         split = split_of_shard(file.stem)
@@ -165,7 +178,6 @@ def _parquet_splits(config: Path) -> Splits:
 
 
 def split_of_shard(stem: str) -> str:
-    """The split that a Parquet file belongs to: its name without -00000-of-00002."""
-    head, of, total = stem.rpartition("-of-")
-    split, dash, shard = head.rpartition("-")
-    return split if of and dash and shard.isdecimal() and total.isdecimal() else stem
+    """Return the split of a Parquet file: its name without -00000-of-00002."""
+    match = re.fullmatch(r"(.*)-\d+-of-\d+", stem, re.DOTALL)
+    return match[1] if match else stem
