@@ -29,7 +29,8 @@ import numpy as np
 
 import r2med
 from r2med.measure import measure
-from r2med.results.record import Record, StageRecord, SystemRecord, TaskRecord
+from r2med.results.record import Record, SystemRecord, TaskRecord
+from r2med.results.stage_record import StageRecord
 from r2med.results.store import Store
 from r2med.runs import Run
 from r2med.systems.output import StageCost

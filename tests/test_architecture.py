@@ -134,7 +134,7 @@ for use in (r2med.compare("bm25", "bm25-nano"), r2med.leaderboard("demo"), r2med
 try:
     r2med.reproduce("bm25", "demo")
 except r2med.R2MedError as problem:
-    assert "Nothing is published for the demo suite" in str(problem)
+    assert "No figures are published for the demo suite" in str(problem)
 scores = r2med.score(result.run, task.judgements, ["ndcg@10"])
 assert scores.means()["ndcg@10"] == result.metrics["ndcg@10"]
 again = {name: getattr(r2med, name) for name in dir(r2med)}

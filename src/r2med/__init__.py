@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from r2med.measure.scores import measure as score
     from r2med.results.compare import compare
     from r2med.results.diagnosis.diagnose import diagnose
-    from r2med.results.evaluation import stored
+    from r2med.results.evaluation import list_results
     from r2med.results.leaderboard import leaderboard
     from r2med.results.power import measure_power
     from r2med.results.record import Result
@@ -61,16 +61,16 @@ _HOMES = {
     "evaluate_all": "r2med.evaluation.evaluate:evaluate_all",
     "measure_power": "r2med.results.power:measure_power",
     "leaderboard": "r2med.results.leaderboard:leaderboard",
+    "list_results": "r2med.results.evaluation:list_results",
     "load_task": "r2med.tasks.load:load_task",
     "reproduce": "r2med.evaluation.reproduce:reproduce",
     "score": "r2med.measure.scores:measure",
-    "stored": "r2med.results.evaluation:stored",
 }
 
 __all__ = [
     "Corpus", "Judgements", "Queries", "R2MedError", "Resources", "Result", "Run", "RunOptions",
     "Scores", "Store", "System", "Task", "compare", "diagnose", "evaluate", "evaluate_all",
-    "leaderboard", "load_task", "measure_power", "reproduce", "score", "stored",
+    "leaderboard", "list_results", "load_task", "measure_power", "reproduce", "score",
 ]  # fmt: skip
 
 

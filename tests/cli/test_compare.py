@@ -33,7 +33,7 @@ def test_two_systems_are_compared_on_every_shared_task_and_pooled_twice() -> Non
 def test_tasks_stand_in_the_order_of_their_suite_everywhere() -> None:
     run("eval", "bm25", "bm25-nano", "--task", "demo/medqa-diag,demo/bioinformatics,demo/biology")
 
-    scores = str(Evaluation(r2med.stored().results))
+    scores = str(Evaluation(r2med.list_results().results))
     shown = (run("compare", "bm25", "bm25-nano").out, scores)
     names = ["Biology", "Bioinformatics", "MedQA-Diag"]
     for text in shown:

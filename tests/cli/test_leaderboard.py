@@ -78,7 +78,7 @@ def test_measured_rows_are_labelled_and_partial_ones_footnoted() -> None:
     shown = run("leaderboard", "--suite", "demo", "--ties")
 
     assert "bm25[k1=1.2] [1]" in shown.out
-    mark = "[1] 1 of 8 tasks measured: no mean, no rank; on these alone"
+    mark = "[1] 1 of 8 tasks measured: no mean, no rank; on these tasks"
     assert mark in " ".join(shown.out.split())
     assert "here" in shown.out and "tie bounds" in shown.out
     assert widest(shown.out) <= 80

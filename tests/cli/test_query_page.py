@@ -126,14 +126,14 @@ def test_generations_that_are_gone_are_said_to_be(server: LLMServer) -> None:
 
     shown = " ".join(page("hyde:qwen-7b | bm25").split())
 
-    assert "the texts are no longer stored; --run asks the model" in shown
+    assert "the texts are not stored any more; --run calls the model" in shown
 
 
 def test_a_system_without_results_is_run_only_when_asked(server: LLMServer) -> None:
     failed = run("diagnose", "hyde:qwen-7b | bm25", "--task", TASK, "--query", "1")
 
     assert failed.code == 1
-    assert "Or run this query alone with --run." in failed.err
+    assert "Or run this one query with --run." in failed.err
     assert not server.seen
     assert "sympathetic" in page("hyde:qwen-7b | bm25", "--run")
     assert len(server.seen) == 1
@@ -172,7 +172,7 @@ def test_the_page_as_json_holds_both_ranks_and_the_terms() -> None:
     ("arguments", "complaint"),
     [
         (["hyde:qwen-7b | bm25", "--query", "99", "--run"], "--query '99': no such query"),
-        (["bm25", "--query", "1", "--run"], "--run explains an expander and what it searches with"),
+        (["bm25", "--query", "1", "--run"], "--run needs an expander and a retriever"),
         (["bm25", "--run"], "without --query"),
     ],
 )

@@ -59,7 +59,7 @@ def add_node(cluster: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "_PIECE_TEXTS", 8)
+    monkeypatch.setattr(encoding, "_CHUNK_TEXTS", 8)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -111,7 +111,7 @@ def test_faults_of_models_on_a_cluster_are_tried_elsewhere(cluster: Any, trials:
     result = elsewhere(f"{FAULTY}Unlucky", task, "ray", worker_timeout=20.0, warn=told.append)
 
     assert same(evaluate(f"{FAULTY}Sound", task), result)
-    assert len([line for line in told if "tried again on another worker" in line]) == 3
+    assert len([line for line in told if "retrying on another worker" in line]) == 3
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def test_booked_calls_tokens_and_money_are_those_the_servers_counted(
     assert sum(cost.calls or 0 for cost in costs) == len(server.seen)
     assert sum(cost.tokens or 0 for cost in costs) == server.tokens
     assert sum(cost.money or 0.0 for cost in costs) == pytest.approx(spent(server))
-    assert all(value is None or value >= 0 for cost in costs for value in vars(cost.usage).values())
+    figures = [getattr(cost, field.name) for cost in costs for field in fields(Usage)]
+    assert all(figure is None or figure >= 0 for figure in figures)
 
 
 def test_two_passes_of_one_reranker_are_charged_and_described_separately(

@@ -172,7 +172,7 @@ def test_a_model_is_evaluated_directly_and_told_to_have_no_identity(
     several = r2med.evaluate_all([letters, "bm25"], TASK)
 
     assert (result.system, [each.system for each in several]) == ("letters", ["letters", "bm25"])
-    assert "letters: it has no `identity`, so its embeddings are not kept" in caplog.text
+    assert "letters: the model has no `identity`, so its embeddings are not cached" in caplog.text
 
 
 def test_a_reranker_alone_is_told_what_must_stand_before_it() -> None:
@@ -186,7 +186,7 @@ def test_a_reranker_alone_is_told_what_must_stand_before_it() -> None:
 
 @pytest.mark.parametrize("systems", [3, object(), ["bm25", 3]])
 def test_what_is_neither_text_nor_system_nor_model_is_refused(systems: Any) -> None:
-    with pytest.raises(UsageError, match=r"is no model: expected .* see docs/your-model.md"):
+    with pytest.raises(UsageError, match=r"is not a model: expected .* see docs/your-model.md"):
         r2med.evaluate_all(systems, TASK)
 
 
@@ -221,8 +221,8 @@ def test_a_metric_deeper_than_the_run_carries_a_word() -> None:
     r2med.evaluate("bm25@1000", TASK, metrics=["recall@1000"], warn=told.append)
 
     assert told == [
-        "bm25: recall@1000 of lists of 100 documents: documents below count as not found. "
-        "Write a deeper run with @, as in bm25@1000."
+        "bm25: recall@1000 is measured on lists of 100 documents; documents below rank 100 count "
+        "as not found. Ask for deeper lists with @, as in bm25@1000."
     ]
 
 
@@ -251,7 +251,7 @@ def test_every_option_that_differs_gets_a_result_of_its_own() -> None:
 
 @pytest.mark.parametrize("tasks", [3, None, ["demo/biology", 3]])
 def test_what_is_no_task_is_told_what_was_expected(tasks: Any) -> None:
-    with pytest.raises(UsageError, match="is no task: expected a name"):
+    with pytest.raises(UsageError, match="is not a task: expected a name"):
         r2med.evaluate_all("bm25", tasks)
 
 

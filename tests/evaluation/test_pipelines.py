@@ -263,7 +263,7 @@ def test_a_run_that_lists_documents_twice_is_read_as_the_system_says(
 
     ranked = [name for name, _ in result.run.ranking(query)]
     assert ranked == [documents[place] for place in order]
-    wanted = "entries for a document that the list of its query holds already: 1;"
+    wanted = "entries that repeat a document of the same list: 1;"
     assert any(wanted in line for line in told)
 
 

@@ -27,7 +27,7 @@ def test_values_are_short_in_a_shell() -> None:
     values = [
         *(task, task.corpus, task.queries, task.judgements, result, result.run, result.scores),
         *(r2med.leaderboard("demo"), r2med.compare("bm25", "bm25-nano", task=TASK)),
-        *(r2med.diagnose(result), r2med.stored()),
+        *(r2med.diagnose(result), r2med.list_results()),
     ]
 
     for value in values:
@@ -42,7 +42,7 @@ def test_pages_of_notebooks_show_any_text_as_it_is() -> None:
     result = r2med.evaluate(f'"{evil}"=bm25', mine)
     other = r2med.evaluate("bm25-nano", mine)
     values: list[Any] = [
-        *(mine, result, result.run, r2med.compare(result, other), r2med.stored()),
+        *(mine, result, result.run, r2med.compare(result, other), r2med.list_results()),
         *(r2med.diagnose(result, mine), r2med.leaderboard("demo")),
     ]
 
@@ -65,12 +65,12 @@ def test_the_stored_results_are_one_frame() -> None:
     r2med.evaluate("mine=bm25", TASK, metrics=["AP@100"])
     r2med.evaluate("bm25-nano", "demo/biology")
 
-    frame = r2med.stored("r2med-results").to_pandas()
+    frame = r2med.list_results("r2med-results").to_pandas()
 
     named = sorted(zip(frame["task"], frame["system"], frame["spec"], strict=True))
     assert named == [("demo/biology", "bm25-nano", "bm25-nano"), (TASK, "mine", "bm25")]
     assert frame["map@100"].notna().tolist().count(True) == 2
-    assert r2med.stored("nowhere").to_arrow().num_rows == 0
+    assert r2med.list_results("nowhere").to_arrow().num_rows == 0
 
 
 def test_a_sample_is_some_of_the_queries_and_never_counts_as_the_task() -> None:

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.errors import UsageError
-from r2med.evaluation.reproduce import find_published, held_against, runnable, verdict
+from r2med.evaluation.reproduce import (
+    compare_with_published,
+    find_published,
+    judge_difference,
+    use_published_generations,
+)
 from r2med.results.published import Printed
 from r2med.results.published_data import describe_other_data
 from r2med.results.standings import measured_value, tie_range
@@ -24,7 +29,7 @@ ROOT = Path("kept")
 
 @given(st.floats(0, 1))
 def test_a_figure_equals_its_own_rounding(value: float) -> None:
-    assert verdict(value, round(value, 5), 5) == "equal"
+    assert judge_difference(value, round(value, 5), 5) == "equal"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +43,7 @@ def test_a_figure_equals_its_own_rounding(value: float) -> None:
     ],
 )
 def test_verdicts_by_distance(ours: float, expected: str) -> None:
-    assert verdict(ours, 0.19188, 5) == expected
+    assert judge_difference(ours, 0.19188, 5) == expected
 
 
 def published(value: float, task: str = "Biology") -> Printed:
@@ -49,7 +54,7 @@ def published(value: float, task: str = "Biology") -> Printed:
 def test_an_equal_figure_needs_no_reason() -> None:
     result = store(ROOT, "bm25", "Biology", ranks(1, 1))
 
-    found = held_against(result, published(1.0), "ndcg@10", ties=(1.0, 1.0))
+    found = compare_with_published(result, published(1.0), "ndcg@10", ties=(1.0, 1.0))
 
     assert (found.verdict, found.difference, found.reasons) == ("equal", 0.0, ())
 
@@ -57,7 +62,7 @@ def test_an_equal_figure_needs_no_reason() -> None:
 def test_peculiarities_of_the_published_protocol_are_no_reasons() -> None:
     result = store(ROOT, "bm25", "Biology", ranks(1, 1))
 
-    found = held_against(result, published(0.5), "ndcg@10", ties=(1.0, 1.0))
+    found = compare_with_published(result, published(0.5), "ndcg@10", ties=(1.0, 1.0))
 
     assert found.verdict == "different"
     assert found.reasons == ()  # bm25 is the published protocol: nothing here deviates from it
@@ -66,7 +71,7 @@ def test_peculiarities_of_the_published_protocol_are_no_reasons() -> None:
 def test_only_deviations_from_the_published_system_are_reasons() -> None:
     result = store(ROOT, "grit", "Biology", ranks(1, 1))
 
-    found = held_against(result, published(0.5), "ndcg@10", ties=(1.0, 1.0))
+    found = compare_with_published(result, published(0.5), "ndcg@10", ties=(1.0, 1.0))
 
     assert any("grit: the gritlm library" in reason for reason in found.reasons)
 
@@ -74,7 +79,7 @@ def test_only_deviations_from_the_published_system_are_reasons() -> None:
 def test_a_difference_within_the_tie_bounds_is_laid_to_ties() -> None:
     result = store(ROOT, "bm25", "Biology", ranks(1, 1))
 
-    found = held_against(result, published(0.9), "ndcg@10", ties=(0.8, 1.0))
+    found = compare_with_published(result, published(0.9), "ndcg@10", ties=(0.8, 1.0))
 
     assert "the order of equal scores alone moves Biology from 80.00 to 100.00" in found.reasons
 
@@ -84,7 +89,7 @@ def test_other_data_is_said_even_when_figures_are_equal() -> None:
         ROOT, "bm25", "Biology", ranks(1, 1), differences=("documents 3 instead of 57,359",)
     )
 
-    found = held_against(result, published(1.0), "ndcg@10", ties=None)
+    found = compare_with_published(result, published(1.0), "ndcg@10", ties=None)
 
     assert found.verdict == "equal"
     assert "documents 3 instead of" in found.reasons[0]
@@ -93,7 +98,7 @@ def test_other_data_is_said_even_when_figures_are_equal() -> None:
 def test_a_folder_of_a_contrast_collection_meets_its_published_figures() -> None:
     result = store(ROOT, "bm25", "nfcorpus", ranks(1), suite=None)
 
-    found = held_against(result, published(1.0, "NFCorpus"), "ndcg@10", ties=None)
+    found = compare_with_published(result, published(1.0, "NFCorpus"), "ndcg@10", ties=None)
 
     assert (found.verdict, found.reasons[0]) == (
         "equal",
@@ -122,7 +127,7 @@ def test_a_text_finds_the_published_system_it_runs(text: str, suite: str, spec: 
     [
         ("bm25[k1=2]", "full", "options change the published protocol"),
         ("nv | rankllama@50", "full", "Did you mean 'nv | rankllama@10'"),
-        ("bm25", "demo", "Nothing is published for the demo suite"),
+        ("bm25", "demo", "No figures are published for the demo suite"),
     ],
 )
 def test_what_was_not_published_is_refused_with_a_way_out(text: str, suite: str, told: str) -> None:
@@ -131,7 +136,7 @@ def test_what_was_not_published_is_refused_with_a_way_out(text: str, suite: str,
 
 
 def test_a_retriever_runs_as_it_is_written() -> None:
-    assert runnable("bm25") == "bm25"
+    assert use_published_generations("bm25") == "bm25"
 
 
 def test_tie_bounds_are_micro_where_the_metric_is() -> None:

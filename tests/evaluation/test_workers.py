@@ -18,7 +18,7 @@ import pytest
 from r2med import Resources, RunOptions, evaluate, evaluate_all
 from r2med.errors import MissingError, UsageError, WorkError
 from r2med.execution.processes import ProcessHandle, ProcessWorkers, open_workers
-from r2med.execution.workers import Answer, Job, StageSpec, Workers, divide_cores
+from r2med.execution.workers import StageSpec, WorkerAnswer, WorkerJob, Workers, divide_cores
 from r2med.models import encoding
 from r2med.models.embedding_cache import EmbeddingCache, open_cache
 from r2med.paths import home_folder
@@ -38,7 +38,7 @@ FAULTY = "model:tests.evaluation.faulty:"
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Pieces of a few texts, so that small tasks have many."""
-    monkeypatch.setattr(encoding, "_PIECE_TEXTS", 8)
+    monkeypatch.setattr(encoding, "_CHUNK_TEXTS", 8)
     monkeypatch.setenv("R2MED_FAULTS", str(tmp_path))
 
 
@@ -137,7 +137,7 @@ def test_every_fault_that_passes_is_tried_elsewhere_and_leaves_no_trace(tmp_path
     result = elsewhere(f"{FAULTY}Unlucky", task, worker_timeout=2.0, warn=told.append)
 
     assert same(evaluate(f"{FAULTY}Sound", task), result)
-    assert len([line for line in told if "tried again on another worker" in line]) == 5
+    assert len([line for line in told if "retrying on another worker" in line]) == 5
     for words in ("SIGKILL", "within 2 s", "once in a hundred", "NaN", "shape (7, 8) for 8"):
         assert any(words in line for line in told), words
     assert any("out of memory" in line for line in told)
@@ -150,7 +150,7 @@ def test_a_fault_that_stays_is_named_and_everything_else_is_done(tmp_path: Path)
     with pytest.raises(WorkError) as failure:
         elsewhere([f"{FAULTY}Cursed", f"{FAULTY}Sound", "bm25"], task, warn=lambda _: None)
 
-    assert "2 of 13 pieces of work failed, each 3 times" in str(failure.value)
+    assert "2 of 13 batches failed, each 3 times" in str(failure.value)
     assert "8 texts from document d" in str(failure.value)
     stored = {read_result(folder).system for folder in Store(Path("there")).folders()}
     assert stored == {f"{FAULTY}Sound", "bm25"}
@@ -207,7 +207,9 @@ def test_a_worker_that_is_killed_while_it_waits_is_replaced() -> None:
 def test_what_a_worker_holds_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     call, sent = ProcessHandle.call, list[str]()
 
-    def noting(self: ProcessHandle, method: str, *arguments: Any, seconds: float | None) -> Answer:
+    def noting(
+        self: ProcessHandle, method: str, *arguments: Any, seconds: float | None
+    ) -> WorkerAnswer:
         if method == "load_stage":
             sent.append(arguments[0].spec)
         return call(self, method, *arguments, seconds=seconds)
@@ -309,7 +311,7 @@ def test_one_budget_holds_for_all_workers() -> None:
 
 def test_engines_that_are_not_known_and_times_without_workers_are_refused() -> None:
     for engine in ("threads", "processes=0", "processes=x", "local=2"):
-        with pytest.raises(UsageError, match="--engine is local, processes"):
+        with pytest.raises(UsageError, match="expected local, processes"):
             open_workers(engine)
     with pytest.raises(UsageError, match="needs --engine processes"):
         open_workers("local", timeout=3.0)
@@ -355,9 +357,11 @@ def test_workers_leave_the_store_of_an_older_version_alone() -> None:
 def test_a_worker_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     call = ProcessHandle.call
 
-    def older(self: ProcessHandle, method: str, *arguments: Any, seconds: float | None) -> Answer:
+    def older(
+        self: ProcessHandle, method: str, *arguments: Any, seconds: float | None
+    ) -> WorkerAnswer:
         answer = call(self, method, *arguments, seconds=seconds)
-        return Answer(["0.0.9", "node7"]) if method == "begin" else answer
+        return WorkerAnswer(["0.0.9", "node7"]) if method == "begin" else answer
 
     monkeypatch.setattr(ProcessHandle, "call", older)
 
@@ -377,7 +381,7 @@ def test_a_piece_that_was_given_up_is_not_tried_again() -> None:
         workers._start_missing()
         while not workers._handles:
             time.sleep(0.05)
-        job = Job(stage_of(1), lambda *_: (), "piece", wanted=False)
+        job = WorkerJob(stage_of(1), lambda *_: (), "piece", is_cancelled=True)
         workers._retry_or_fail(job, workers._handles[0], WorkError("no"))
 
         assert isinstance(job.future.exception(), WorkError)

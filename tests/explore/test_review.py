@@ -123,7 +123,7 @@ def test_disagreements_are_settled_with_names_and_reasons(
     form = {"code": code_in(page), "label": "2", "reason": "guideline 4"}
     assert "Nothing to settle" in client.post("/settle", data=form, headers=ORIGIN).text
 
-    settled = session.store.settled()[pair]
+    settled = session.store.settled_decisions()[pair]
     assert (settled.label, settled.reviewer, settled.comment) == (2, "ann", "guideline 4")
 
 

@@ -181,7 +181,7 @@ def test_disagreements_are_settled_with_a_reason(store: ReviewStore, queue: Revi
         settle_pair(queue, disputed, 1, settled_by="head", reason=" ")
     store.add(settle_pair(queue, disputed, 1, settled_by="head", reason="guideline"))
     assert store.final_labels()[disputed] == 1
-    settled = store.settled()[disputed]
+    settled = store.settled_decisions()[disputed]
     assert (settled.reviewer, settled.comment) == ("head", "guideline")
     assert store.disagreements() == [outvoted]
 

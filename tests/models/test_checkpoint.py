@@ -94,7 +94,7 @@ def test_a_fingerprint_is_remembered_until_a_file_changes(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["./missing", "missing", "a/b/c"])
 def test_a_path_that_is_not_there_is_named_with_its_option(name: str) -> None:
-    with pytest.raises(MissingError, match=f"document_checkpoint '{name}': does not exist"):
+    with pytest.raises(MissingError, match=f"document_checkpoint '{name}': not a folder"):
         locate(name, option="document_checkpoint")
 
 
@@ -103,7 +103,7 @@ def test_a_model_the_hub_does_not_give_can_be_had_from_a_folder(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
 
-    with pytest.raises(MissingError, match=r"hub did not give it.*\n.*\[checkpoint=FOLDER\]"):
+    with pytest.raises(MissingError, match=r"from the hub failed.*\n.*\[checkpoint=FOLDER\]"):
         locate("nobody/has-this-model")
 
 
@@ -130,5 +130,5 @@ def test_a_package_with_other_weights_is_refused(
 
 
 def test_a_folder_without_model_files_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match="holds no model files"):
+    with pytest.raises(MissingError, match="contains no model files"):
         locate(str(tmp_path)).fingerprint()

@@ -167,7 +167,7 @@ def test_a_damaged_file_is_deleted_by_its_finder_and_told_once(tmp_path: Path) -
 
     assert (indexes >= 0).tolist() == [True, False, True]
     assert damaged.vectors(indexes[[0, 2]]).tolist() == [kept[0].tolist(), kept[2].tolist()]
-    assert told == [f"{files[1]}: embeddings fail their checksum; they are computed again."]
+    assert told == [f"{files[1]}: the checksum of these embeddings is wrong; recomputing them."]
     assert [file.exists() for file in files] == [True, False, True]
     cache_at(tmp_path, told).find(Form().addresses(texts))
     assert len(told) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from r2med.errors import DataError, MissingError, R2MedError, UsageError
 from r2med.execution.options import RunOptions
-from r2med.models.checkpoint import LocalModel, chosen_device, locate
+from r2med.models.checkpoint import LocalModel, choose_device, locate
 from tests.retrieve.checkpoints import save_model
 
 pytest.importorskip("torch")
@@ -38,7 +38,7 @@ def test_a_checkpoint_without_tokenizer_files_is_refused(bert: Path) -> None:
         file.unlink()
 
     with pytest.raises(
-        MissingError, match=r"bert: holds no tokenizer; expected tokenizer\.json or"
+        MissingError, match=r"bert: contains no tokenizer; expected tokenizer\.json or"
     ):
         len(local(bert).tokenizer)
 
@@ -62,8 +62,8 @@ def test_weights_that_were_cut_off_are_told_with_their_folder(bert: Path) -> Non
 @pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])
 def test_a_device_that_is_not_there_is_told(device: str) -> None:
     with pytest.raises(UsageError, match=f"--device {device}: not a device of this machine"):
-        chosen_device(device)
+        choose_device(device)
 
 
 def test_a_device_that_is_there_is_taken() -> None:
-    assert chosen_device("cpu") == "cpu"
+    assert choose_device("cpu") == "cpu"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from r2med.remote.completions import read_answer
 from r2med.remote.registry import find_llm
 from r2med.remote.requests import RequestTimes, read_token_usage
-from r2med.retrieve.api import vectors_of as vectors
+from r2med.retrieve.api import read_vectors as vectors
 from tests.remote.asking import ask
 
 _NAMES = "choices message content usage data embedding index finish_reason refusal prompt_tokens"

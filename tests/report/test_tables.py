@@ -85,7 +85,7 @@ def test_a_system_on_few_of_the_tasks_takes_no_star_from_the_others(tmp_path: Pa
     whole = _below_best(Evaluation(results))
     r2med.evaluate_all(["bm25-lucene"], ["demo/biology"], results=tmp_path)
 
-    stored = Evaluation(r2med.stored(tmp_path).results)
+    stored = Evaluation(r2med.list_results(tmp_path).results)
 
     assert _below_best(stored) == whole == {"wordllama"}
 

@@ -25,7 +25,7 @@ from r2med.results.compare import compare
 from r2med.results.evaluation import Evaluation, Stored
 from r2med.results.export import export_csv, export_mteb, export_trec
 from r2med.results.leaderboard import leaderboard
-from r2med.results.record import AnswerCounts
+from r2med.results.stage_record import AnswerCounts
 from r2med.runs.run import sort_lists
 from r2med.systems.build import System
 from r2med.tasks.load import load_task

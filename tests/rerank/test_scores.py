@@ -138,7 +138,7 @@ def test_damaged_scores_are_named_and_made_again() -> None:
 
     assert scores[0].tolist() == [1, 2, 3, 4]
     assert len(later.asked) == 4
-    assert "scores fail their checksum" in told[0]
+    assert "checksum of these rerank-scores is wrong" in told[0]
 
 
 def test_a_kill_in_the_middle_loses_no_finished_piece(tmp_path: Path) -> None:

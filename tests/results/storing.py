@@ -7,14 +7,8 @@ from pathlib import Path
 
 from r2med.errors import UsageError
 from r2med.measure import measure
-from r2med.results.record import (
-    Record,
-    Result,
-    StageRecord,
-    StageType,
-    SystemRecord,
-    TaskRecord,
-)
+from r2med.results.record import Record, Result, SystemRecord, TaskRecord
+from r2med.results.stage_record import StageRecord, StageType
 from r2med.results.store import Store
 from r2med.runs import Run
 from r2med.systems.output import StageCost

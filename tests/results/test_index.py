@@ -12,7 +12,8 @@ import pytest
 from r2med.paths import cache_folder
 from r2med.results import index
 from r2med.results.index import EditCheck, folder_times, read_results
-from r2med.results.record import AnswerCounts, Result, Summary
+from r2med.results.record import Result, Summary
+from r2med.results.stage_record import AnswerCounts
 from r2med.results.store import Store
 from tests.results.storing import ranks, store
 

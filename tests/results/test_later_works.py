@@ -74,7 +74,7 @@ def test_equal_figures_are_one_row_with_several_sources(board: Leaderboard) -> N
     bge = row(board, "bge")
 
     assert [source.id for source in bge.sources] == ["r2med", "page", "mteb"]
-    assert (bge.spread, bge.others) == (None, ())
+    assert (bge.spread, bge.other_figures) == (None, ())
 
 
 def test_different_figures_of_one_system_are_one_row_with_a_spread(board: Leaderboard) -> None:
@@ -83,8 +83,8 @@ def test_different_figures_of_one_system_are_one_row_with_a_spread(board: Leader
     assert sum(each.system == "diver" for each in board.rows) == 1
     assert diver.spread is not None
     assert (diver.spread.low, diver.spread.high) == pytest.approx((0.322325, 0.42925))
-    assert [source.id for source in diver.others[0].sources] == ["grouprank"]
-    assert [other.sources[0].id for other in medcpt.others] == ["page"]
+    assert [source.id for source in diver.other_figures[0].sources] == ["grouprank"]
+    assert [other.sources[0].id for other in medcpt.other_figures] == ["page"]
 
 
 def test_a_row_says_where_it_stands(board: Leaderboard) -> None:

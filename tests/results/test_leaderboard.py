@@ -139,7 +139,7 @@ def test_a_system_that_lacks_tasks_has_no_mean_and_no_rank() -> None:
     partial = board.rows[-1]
     assert (partial.system, partial.mean, partial.rank) == ("bm25-lucene", None, None)
     assert partial.marks == (
-        "3 of 8 tasks measured: no mean, no rank; on these alone 100.00, rank 1 of 2 "
+        "3 of 8 tasks measured: no mean, no rank; on these tasks 100.00, rank 1 of 2 "
         f"(--task {','.join(TASKS[:3])})",
     )
 

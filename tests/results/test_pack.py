@@ -47,7 +47,7 @@ def test_a_packed_result_is_confirmed_from_its_run(archive: Path) -> None:
 
 
 def test_packing_twice_gives_the_same_bytes(archive: Path, tmp_path: Path) -> None:
-    results = r2med.stored(tmp_path / "results").results
+    results = r2med.list_results(tmp_path / "results").results
     again = tmp_path / "again.zip"
 
     pack_results(results, again)

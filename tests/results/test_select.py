@@ -13,13 +13,14 @@ from r2med.explore.pages.task import task_page
 from r2med.explore.render import server_link
 from r2med.report import scores as report_scores
 from r2med.results.compare import compare, select_systems
-from r2med.results.evaluation import Evaluation, stored
+from r2med.results.evaluation import Evaluation, list_results
 from r2med.results.export import export_mteb
 from r2med.results.gates import Gate
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.movement import what_moved
 from r2med.results.record import Result
-from r2med.results.select import ResultSet, find_path, group_systems
+from r2med.results.select import ResultSet, find_path
+from r2med.results.versions import group_systems
 from r2med.tasks.registry import find_suite
 from tests.results.diagnosis.collections import task_of
 from tests.results.storing import ranks, store
@@ -268,7 +269,7 @@ def test_tables_name_data_that_is_not_the_published_one(tmp_path: Path) -> None:
 
     table = str(Evaluation([result]))
     [row] = Evaluation([result]).to_json()
-    listed = str(stored(tmp_path))
+    listed = str(list_results(tmp_path))
 
     assert f"not the published data of {TASK}" in " ".join(table.split())
     assert "50 documents" in row["data_note"]
@@ -282,7 +283,7 @@ def test_a_long_list_shows_the_newest_results_and_says_so(
     for number, system in enumerate(("bm25", "bm25-nano", "bm25-lucene"), start=1):
         store(tmp_path, system, TASK, ranks(1), created=f"2026-01-0{number}T00:00:00+00:00")
 
-    listed = str(stored(tmp_path))
+    listed = str(list_results(tmp_path))
 
     assert "bm25-nano" in listed and "bm25-lucene" in listed
     assert len(listed.split("bm25")) == 3

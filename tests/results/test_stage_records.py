@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import r2med
-from r2med.results.record import Record, StageRecord, StageType, TextLimits
+from r2med.results.record import Record
+from r2med.results.stage_record import StageRecord, StageType, TextLimits
 
 
 def stage(

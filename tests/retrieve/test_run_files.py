@@ -34,7 +34,7 @@ def test_ranks_that_contradict_the_scores_are_told_and_scores_decide(tmp_path: P
 
     assert [document for document, _ in run.ranking("q")] == ["b", "a"]
     assert findings.notices() == [
-        "lists with a rank given twice or against the scores: 1; scores decide."
+        "lists whose ranks repeat or contradict the scores: 1; the order follows the scores."
     ]
 
 
@@ -44,7 +44,7 @@ def test_a_rank_given_twice_is_told(tmp_path: Path) -> None:
     _, findings = locate_run(path).read()
 
     assert findings.notices() == [
-        "lists with a rank given twice or against the scores: 1; scores decide."
+        "lists whose ranks repeat or contradict the scores: 1; the order follows the scores."
     ]
 
 
@@ -54,7 +54,7 @@ def test_a_file_without_scores_goes_by_rank(tmp_path: Path) -> None:
     run, findings = locate_run(path).read()
 
     assert [document for document, _ in run.ranking("q")] == ["b", "a"]
-    assert findings.notices() == ["no scores; the ranks decide."]
+    assert findings.notices() == ["the file has no scores; the order follows the ranks."]
 
 
 def test_one_missing_score_is_an_error_that_names_the_line(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_missing_score_in_parquet_is_named_with_its_row(tmp_path: Path) -> Non
 def test_what_is_not_there_is_named_with_what_was_expected(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match=r"no such file, expected a TREC run file"):
         locate_run(str(tmp_path / "nothing.trec"))
-    with pytest.raises(MissingError, match=r"holds no run\.parquet"):
+    with pytest.raises(MissingError, match=r"contains no run\.parquet"):
         locate_run(str(tmp_path))
 
 

@@ -16,7 +16,7 @@ from r2med.errors import DataError, MissingError, UsageError
 from r2med.execution.options import RunOptions
 from r2med.execution.resources import Resources
 from r2med.retrieve.interface import Searcher
-from r2med.retrieve.user_models import as_matrix, load_target, retriever_of, running
+from r2med.retrieve.user_models import as_matrix, load_target, retriever_of, run_user_code
 from r2med.systems.build import System
 from r2med.tasks.task import Task
 from tests.retrieve.small_task import own_task
@@ -105,7 +105,7 @@ def test_a_model_without_identity_is_never_stored_and_says_so() -> None:
 
     assert not again.reused
     assert first.metrics == again.metrics
-    assert "mine: it has no `identity`, so its embeddings are not kept" in told[0]
+    assert "mine: the model has no `identity`, so its embeddings are not cached" in told[0]
     assert first.record.facts["mine"]["encoder"]["cached"] is False
 
 
@@ -153,14 +153,18 @@ def test_a_model_can_be_fused_with_any_other_system() -> None:
     ("target", "error", "message"),
     [
         ("no_colon", UsageError, "expected package.module:Class"),
-        ("no_such_module_here:X", MissingError, "there is no module 'no_such_module_here' in"),
+        ("no_such_module_here:X", MissingError, "no module 'no_such_module_here' in"),
         ("own=my_models:X", UsageError, "expected package.module:Class"),
         ("./my_encoder.py:Letters", UsageError, "expected package.module:Class"),
         ("my_encoder.py:Letters", UsageError, "expected package.module:Class"),
         ("json:JSONDecoderr", UsageError, "json has no 'JSONDecoderr'. Did you mean"),
         ("fractions:_gcd", UsageError, "has no '_gcd'"),
         ("pathlib:PurePath.x", UsageError, "has no"),
-        ("http.client:HTTPConnection", UsageError, "cannot be made without arguments .*'host'"),
+        (
+            "http.client:HTTPConnection",
+            UsageError,
+            "cannot be instantiated .*'host'",
+        ),
     ],
 )
 def test_a_target_that_is_not_there_is_told(
@@ -171,7 +175,7 @@ def test_a_target_that_is_not_there_is_told(
 
 
 def test_an_object_that_is_no_model_is_told_what_was_expected() -> None:
-    with pytest.raises(UsageError, match="is no model: expected encode_queries and encode_corpus"):
+    with pytest.raises(UsageError, match="is not a model: expected encode_queries and"):
         retriever_of(3, resources=PLAIN)
 
 
@@ -190,11 +194,11 @@ def test_whatever_is_no_matrix_is_told() -> None:
 
 
 def test_complex_vectors_are_refused_as_arrays_and_as_tensors() -> None:
-    with pytest.raises(DataError, match="no matrix of real numbers"):
+    with pytest.raises(DataError, match="not a matrix of real numbers"):
         as_matrix(np.ones((2, 3), dtype=complex))
 
     torch = pytest.importorskip("torch")
-    with pytest.raises(DataError, match="no matrix of real numbers"):
+    with pytest.raises(DataError, match="not a matrix of real numbers"):
         as_matrix(torch.ones(2, 3, dtype=torch.complex64))
 
 
@@ -203,7 +207,7 @@ def test_a_method_that_returns_none_is_named() -> None:
         def encode_corpus(self, corpus: Any, **kw: object) -> Any:
             return None
 
-    with pytest.raises(DataError, match=r"Forgetful\.encode_corpus gave NoneType"):
+    with pytest.raises(DataError, match=r"Forgetful\.encode_corpus returned NoneType"):
         ranked(Forgetful())
 
 
@@ -221,7 +225,7 @@ def test_an_identity_that_no_other_run_can_compare_is_refused(identity: object) 
     model = OfDicts()
     model.identity = identity  # type: ignore[attr-defined]
 
-    with pytest.raises(UsageError, match="expected a text, a number, or a mapping of such"):
+    with pytest.raises(UsageError, match="expected a text, a number, or a mapping of these"):
         _ = retriever_of(model, resources=PLAIN).identity
 
 
@@ -242,7 +246,7 @@ def test_documents_that_nothing_tells_apart_are_noted(value: float) -> None:
         def encode_corpus(self, corpus: Any, **kw: object) -> NDArray[np.float64]:
             return np.full((len(corpus), 26), value)
 
-    noted = "own: mine gives every document the same vector; such a ranking says nothing."
+    noted = "own: mine gives every document the same vector, so the ranking is meaningless."
     assert noted in notes_of(Constant())
     assert not any("same vector" in note for note in notes_of(OfDicts()))
 
@@ -252,7 +256,7 @@ def test_queries_that_nothing_tells_apart_are_noted() -> None:
         def encode_queries(self, queries: list[str], **kw: object) -> NDArray[np.float64]:
             return np.ones((len(queries), 26))
 
-    noted = "own: mine gives every query the same vector; such a ranking says nothing."
+    noted = "own: mine gives every query the same vector, so the ranking is meaningless."
     assert noted in notes_of(Constant())
 
 
@@ -392,7 +396,7 @@ def test_what_a_model_prints_stays_off_the_results_stream(
 def test_an_error_of_ours_passes_as_it_is() -> None:
     ours = UsageError("said already")
 
-    with pytest.raises(UsageError) as caught, running("anything"):
+    with pytest.raises(UsageError) as caught, run_user_code("anything"):
         raise ours
 
     assert caught.value is ours
@@ -426,7 +430,7 @@ def test_options_are_arguments_of_the_class(write: Write) -> None:
     write("sized", SIZED)
     spec = "model:sized:Sized[dim=64,scale=-2.5,upper=true,name=x]"
 
-    model: Any = System.from_spec(spec).stage.retriever.own  # type: ignore[union-attr]
+    model: Any = System.from_spec(spec).stage.retriever.custom_model  # type: ignore[union-attr]
 
     assert model.settings == (64, -2.5, True, "x")
 

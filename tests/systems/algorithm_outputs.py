@@ -26,8 +26,8 @@ from r2med.rerank.scores import reorder_run
 from r2med.retrieve.api import ApiEncoder, ApiSettings
 from r2med.retrieve.bm25.analyzers import find_analyzer
 from r2med.retrieve.fusion import Fusion
-from r2med.retrieve.multi import TokenRows, maxsim, packed_words
-from r2med.retrieve.run_files import Findings, fitted
+from r2med.retrieve.multi import TokenRows, maxsim, pack_words
+from r2med.retrieve.run_files import Findings, restrict_to_task
 from r2med.runs import Run
 from r2med.settings import parse_settings
 from r2med.systems.build import System
@@ -178,7 +178,7 @@ def reranking() -> object:
 
 
 def sparse_search() -> object:
-    return packed_words(sp.csr_matrix(np.array([[0.0, 2.0, 0.5], [1.0, 0.0, 0.0]]))).tolist()
+    return pack_words(sp.csr_matrix(np.array([[0.0, 2.0, 0.5], [1.0, 0.0, 0.0]]))).tolist()
 
 
 def late_interaction() -> object:
@@ -188,7 +188,7 @@ def late_interaction() -> object:
 
 
 def run_fitting() -> object:
-    run, findings = fitted(runs()[1], own_task(), Findings(), "run")
+    run, findings = restrict_to_task(runs()[1], own_task(), Findings(), "run")
     return [lists(run), dict(findings.facts())]
 
 

@@ -45,7 +45,7 @@ def built(text: str) -> System:
         ("bm25 | listwise:gpt4[window=5,step=6]", "would be skipped"),
         ("bm25 + bm25-nano | rrf[k=-1]", "expected a whole number from 0"),
         ("bm25 + bm25-nano | minmax[weights=1]", "1 weights for 2 members"),
-        ("run", "what to read is missing, as in run:PATH"),
+        ("run", "the path is missing; expected run:PATH"),
         ("candidates", "as in candidates:bm25"),
         ("bm25 | monobort@10", "Did you mean 'monobert'"),
         ("bm25 | zzz", "reranker or fusion 'zzz' is not known. Known: bge-reranker,"),

@@ -27,7 +27,7 @@ TASK = "demo/biology"
 PROGRAM = f"""
 from r2med.cli import main
 from r2med.models import encoding
-encoding._PIECE_TEXTS = {PIECE}
+encoding._CHUNK_TEXTS = {PIECE}
 print("begun", flush=True)
 main()
 """

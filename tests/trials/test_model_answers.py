@@ -26,7 +26,7 @@ from r2med.remote.completions import (
 from r2med.remote.registry import find_llm
 from r2med.remote.requests import RequestTimes, parse_retry_after, read_token_usage
 from r2med.rerank.llm_answers import read_grade, read_order, read_scores, split_thought
-from r2med.retrieve.api import vectors_of
+from r2med.retrieve.api import read_vectors
 from tests.trials.counting import counted
 
 CASES = 200
@@ -237,7 +237,7 @@ def test_any_embeddings_of_a_server_are_read_or_refused(trials: int) -> None:
     def read(value: dict[str, Any]) -> None:
         with time_limit():
             try:
-                vectors_of(value, 2)
+                read_vectors(value, 2)
             except ValueError:
                 return
 

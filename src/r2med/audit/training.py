@@ -28,7 +28,8 @@ from r2med.models.encoding import unit
 from r2med.results.overlap import AUDITS as FOLDER
 from r2med.results.overlap import write_audit
 from r2med.results.record import Result
-from r2med.results.select import ResultSet, group_systems
+from r2med.results.select import ResultSet
+from r2med.results.versions import group_systems
 from r2med.retrieve.dense.retriever import DenseRetriever
 from r2med.storage import atomic_file
 from r2med.systems.build import System

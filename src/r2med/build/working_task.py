@@ -52,6 +52,7 @@ def make_queries(items: Sequence[BuildItem]) -> Queries:
         answers=column([item.answer for item in items]),
         body_systems=pa.nulls(len(items), pa.large_string()),
         reasonings=column([item.reasoning or None for item in items]),
+        excluded_ids=pa.nulls(len(items), pa.large_string()),
     )
 
 

@@ -332,8 +332,8 @@ def _serve_review(review: OpenReview, reviewer: str, port: int | None, open_brow
 
     need("starlette", "uvicorn", "jinja2", extra="web")
     from r2med.explore.review import ReviewSession, create_review_app
-    from r2med.explore.server import open_listener, serve
     from r2med.judge.review import check_reviewer
+    from r2med.serve.listener import open_listener, run_server
 
     session = ReviewSession(
         review.queue, review.store, check_reviewer(reviewer), _pair_texts(review), review.task.name
@@ -344,7 +344,7 @@ def _serve_review(review: OpenReview, reviewer: str, port: int | None, open_brow
         echo(
             f"r2med build review: {url} ({plural(len(review.queue.pairs), 'pair')}; Ctrl-C ends it)"
         )
-        serve(create_review_app(session), listener, browse=url if open_browser else None)
+        run_server(create_review_app(session), listener, browse=url if open_browser else None)
     except KeyboardInterrupt as stop:
         stop.add_note("the review has ended; every label is stored.")
         raise

@@ -67,11 +67,11 @@ def judge_systems(
     concurrency: options.Concurrency = None,
     as_json: options.Json = False,
 ) -> None:
-    """Judge the union of what systems retrieved and the benchmark did not judge.
+    """Judge the documents that systems retrieved and the benchmark did not judge.
 
     Systems are stored systems, result folders or run files. Judgements are stored in the results
     folder, apart from the benchmark's own; an interrupted command continues where it stopped.
-    `r2med judge report` shows what they change.
+    `r2med judge report` shows how they change the scores.
     """
     from r2med.judge.judging import default_rubric, items_of, judge_pool, open_set
     from r2med.judge.listing import describe_set
@@ -102,7 +102,7 @@ def judge_systems(
                 {
                     "set": judged.name,
                     "task": loaded.name,
-                    "asked": outcome.asked,
+                    "asked": outcome.judged_now,
                     "already": outcome.already,
                     "copied": outcome.copied,
                     "unreadable_answers": outcome.answers.problems.total(),

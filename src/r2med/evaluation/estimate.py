@@ -1,4 +1,4 @@
-"""Estimates of what a system would use on a task: requests, tokens, money, disk and memory.
+"""Estimate the use of a system on a task: requests, tokens, money, disk and memory.
 
 Nothing is run and no server is contacted. Requests to paid models are counted on the task's texts
 if its data is here, and otherwise on texts of the published number and mean length.
@@ -24,7 +24,7 @@ from r2med.systems.stages import Expanding, Fused, Reranking, Retrieval, Stage
 from r2med.tasks.registry import TaskEntry
 from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statistics
 
-#: What decides the requests of a stage, as text, and the estimate of these requests.
+#: The name of a stage, with the stages before it, and the estimate of its requests.
 StageRequests = tuple[str, RequestEstimate]
 WorkType = Literal["index", "documents", "queries", "encode", "generate", "rerank", "answer"]
 #: Work that is repeated for every query, in contrast to work on the corpus.
@@ -32,8 +32,8 @@ PER_QUERY: tuple[WorkType, ...] = ("queries", "generate", "rerank", "answer")
 #: Retrievers that run a model on texts, and those of them that store one vector per text.
 _ENCODERS = ("dense", "api", "sparse", "late", "custom")
 _SINGLE_VECTOR = ("dense", "api", "custom")
-#: Documents in the stand-in for a missing corpus: more than any reranker reads per query.
-_STAND_IN_DOCUMENTS = 1000
+#: Documents in the placeholder of a missing corpus: more than any reranker reads per query.
+_PLACEHOLDER_DOCUMENTS = 1000
 #: BM25, measured on four collections of 6 to 180 million characters: bytes of the index per
 #: character (0.44 to 0.47), and peak memory as a fixed part plus bytes per character.
 _INDEX_BYTES_PER_CHARACTER = 0.47
@@ -130,9 +130,9 @@ class TaskSize:
         )
 
     @cached_property
-    def stand_in(self) -> Task:
+    def placeholder(self) -> Task:
         """A small task with texts of the mean lengths and the same number of queries."""
-        count = min(self.documents, _STAND_IN_DOCUMENTS)
+        count = min(self.documents, _PLACEHOLDER_DOCUMENTS)
         ids, texts = _make_texts(count, self.document_tokens)
         return Task(
             name=self.task,
@@ -150,13 +150,13 @@ class TaskSize:
 
     @property
     def texts(self) -> Task:
-        """The task whose requests are counted: the real one, or the stand-in."""
-        return self.data or self.stand_in
+        """The task whose requests are counted: the real one, or the placeholder."""
+        return self.data or self.placeholder
 
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """What one stage of a system would use on one task."""
+    """The estimated use of one stage of a system on one task."""
 
     task: str
     stage: str
@@ -236,7 +236,7 @@ def _walk(
             bound = (
                 stage.generations(size.data)
                 if size.data
-                else stage.expander.bind_live(size.stand_in)
+                else stage.expander.bind_live(size.placeholder)
             )
             asks_model = stage.expander.method.generations in ("auto", "live")
             if isinstance(bound, LiveGenerations) and (size.data is not None or asks_model):
@@ -344,6 +344,6 @@ def _token_limit(settings: Mapping[str, object], *names: str) -> float:
 
 
 def _make_texts(count: int, tokens: float) -> tuple[list[str], list[str]]:
-    """Return ids and distinct texts of a given length: equal requests would be counted once."""
+    """Return ids and texts of a given length; distinct, because equal requests count once."""
     filler = " vivit" * max(0, round(tokens * CHARACTERS_PER_TOKEN / 6) - 1)
     return [str(row) for row in range(count)], [f"{row:05d}{filler}" for row in range(count)]

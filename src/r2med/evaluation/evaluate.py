@@ -52,7 +52,7 @@ def evaluate(
 ) -> Result:
     """Run one system on one task and return its result.
 
-    A stored result of the same data and system is returned as it is, unless `force`. Use
+    A stored result of the same data and system is returned unchanged, unless `force`. Use
     `evaluate_all` for several systems, several tasks or a suite. They are two functions so that
     the common call returns a plain `Result`, and the type never depends on the arguments' values.
 
@@ -61,7 +61,7 @@ def evaluate(
         task: A task name, a folder or a loaded Task.
         results: The results folder.
         metrics: Metrics to compute besides the stored ones, such as "ndcg@20".
-        sample: Number of judged queries of each task, sampled with a fixed seed, for a quick try.
+        sample: Number of judged queries per task, sampled with a fixed seed, for a quick try.
         force: Recompute and overwrite stored results.
         root: A folder with data of registered tasks in the reference layout.
         strict: Treat data warnings as errors.
@@ -70,7 +70,7 @@ def evaluate(
         resources: Resources to use instead of new ones made from `options`; systems that share
             them share one budget.
         engine: Where models run: local, processes, processes=N, ray or ray=ADDRESS.
-        worker_timeout: Seconds that a worker may take for one piece of work.
+        worker_timeout: Seconds that a worker may take for one batch.
         warn: Callback for user-facing warnings; Python's logging by default.
         progress: Whether to show progress; None shows it in a terminal or notebook.
 
@@ -143,7 +143,7 @@ def evaluate_all(
         tasks: Task names, suites, folders or loaded Tasks; one of them or a list.
         results: The results folder.
         metrics: Metrics to compute besides the stored ones, such as "ndcg@20".
-        sample: Number of judged queries of each task, sampled with a fixed seed, for a quick try.
+        sample: Number of judged queries per task, sampled with a fixed seed, for a quick try.
         force: Recompute and overwrite stored results.
         root: A folder with data of registered tasks in the reference layout.
         strict: Treat data warnings as errors.
@@ -152,7 +152,7 @@ def evaluate_all(
         resources: Resources to use instead of new ones made from `options`; systems that share
             them share one budget.
         engine: Where models run: local, processes, processes=N, ray or ray=ADDRESS.
-        worker_timeout: Seconds that a worker may take for one piece of work.
+        worker_timeout: Seconds that a worker may take for one batch.
         warn: Callback for user-facing warnings; Python's logging by default.
         progress: Whether to show progress; None shows it in a terminal or notebook.
 
@@ -204,7 +204,7 @@ def evaluate_all(
 
 @dataclass(frozen=True)
 class _Display:
-    """Where the progress of an evaluation is shown."""
+    """The callbacks of a progress display."""
 
     show_work: Progress
     show_result: Callable[[Result], None]
@@ -212,10 +212,10 @@ class _Display:
 
 
 @contextmanager
-def _progress_display(wanted: bool | None, total: int) -> Iterator[_Display | None]:
-    """Yield a progress display in a terminal or notebook, or as `wanted` says."""
+def _progress_display(show: bool | None, total: int) -> Iterator[_Display | None]:
+    """Yield a progress display; None for `show` displays it in a terminal or notebook only."""
     console = import_module("r2med.report.console")
-    if wanted is False or (wanted is None and not console.is_watched()):
+    if show is False or (show is None and not console.is_watched()):
         yield None
         return
     with console.watch(total) as (show_work, show_result):
@@ -267,7 +267,7 @@ def each_result(
         yield from track_status(_run_all(built, runners, extra_metrics), store.root, cell_names)
     finally:
         for system in built:
-            if system.resources is not resources:  # a System with resources of its own
+            if system.resources is not resources:  # the caller passed a System with its resources
                 system.resources.close()
 
 
@@ -276,9 +276,9 @@ def _run_all(
 ) -> Iterator[Result]:
     """Yield results task by task; with workers, BM25 starts on all tasks beforehand.
 
-    On each task all results are planned before one is run, so that a missing model, server or file
-    is reported at once. A result whose work failed on several workers is skipped, and reported when
-    the others are done.
+    On each task, all results are planned before the first is run, so that a missing model, server
+    or file is reported at once. A result whose work failed on several workers is skipped, and
+    reported after the others.
     """
     if any(system.resources.workers for system in systems):
         runners = list(runners)
@@ -312,7 +312,7 @@ def _open_workers(
     device: str | None,
     warn: Warn,
 ) -> Workers | None:
-    """Open the workers of an engine; they cannot build objects that exist only here."""
+    """Open the workers of an engine; warn if a model is an object, which they cannot build."""
     from r2med.execution.processes import open_workers
 
     workers = open_workers(engine, timeout=timeout, device=device, warn=warn)
@@ -336,8 +336,8 @@ def _resolve_tasks(tasks: Sequence[TaskLike], local_tasks: Mapping[str, Path]) -
     for task in tasks:
         if not isinstance(task, Task | str | Path):
             raise UsageError(
-                f"a {type(task).__name__} is no task: expected a name such as 'demo/biology', a "
-                "suite such as 'demo', a folder's path, or a Task that r2med.load_task gave."
+                f"a {type(task).__name__} is not a task: expected a name such as 'demo/biology', a "
+                "suite such as 'demo', the path of a folder, or a Task from r2med.load_task."
             )
         if isinstance(task, str):
             for entry in resolve(task, local_tasks):
@@ -368,13 +368,14 @@ def _build_systems(
 
 
 def _warn_shallow(systems: Sequence[System], metrics: Sequence[Metric], warn: Warn) -> None:
-    """Warn about metrics that look deeper than the lists of a system."""
+    """Warn about metrics with a cutoff below the end of a system's lists."""
     for system in systems:
         depth = system.stage.depth
         deeper = [metric for metric in metrics if metric.cutoff and metric.cutoff > depth]
         if deeper:
             names = ", ".join(map(str, deeper))
             warn(
-                f"{system}: {names} of lists of {depth} documents: documents below count as not "
-                f"found. Write a deeper run with @, as in bm25@{deeper[-1].cutoff}."
+                f"{system}: {names} is measured on lists of {depth} documents; documents below "
+                f"rank {depth} count as not found. Ask for deeper lists with @, as in "
+                f"bm25@{deeper[-1].cutoff}."
             )

@@ -1,7 +1,7 @@
-"""One query under a microscope: what was generated for it, where its positives stand, and why.
+"""Explain one query: the generated texts, the ranks of its positives, and the reasons.
 
-A stored result is read, and the generations that it was made with; no model is asked. `run` expands
-and searches for this query alone, whatever is stored.
+By default a stored result and its stored generations are read, and no model is called. With `run`,
+this query alone is expanded and searched.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from r2med.tables import Tabular
 from r2med.tasks.fetch.provenance import sha256_of
 from r2med.tasks.task import Task
 
-#: How deep documents are looked for when a query is run; below, a document counts as not found.
+#: Depth of the lists when a query is run; a document below counts as not found.
 DEPTH = 1000
 
 
 @dataclass(frozen=True)
 class Change:
-    """A term's share of a document's score, without the expansion and with it."""
+    """A term's share of a document's score without and with the expansion."""
 
     term: str
     before: float
@@ -55,7 +55,7 @@ class Change:
 
     @property
     def difference(self) -> float:
-        """What the expansion added, or took."""
+        """The share with the expansion minus the share without it."""
         return self.after - self.before
 
 
@@ -65,29 +65,29 @@ Changes = Mapping[str, Sequence[Change]]
 
 @dataclass(frozen=True, eq=False)
 class Explained(Tabular):
-    """All there is to say of one query under one system."""
+    """The explanation of one query under one system."""
 
     task: Task
     diagnosis: TaskDiagnosis
-    """Of this query alone."""
+    """The diagnosis of this query."""
     expansion: Expansion | None = None
-    """What was generated for it; None where nothing was, or where it is not kept."""
+    """The generated texts; None if the system has no expander, or they are not stored."""
     prompt: str | None = None
-    """What the model was asked first; None where nobody was asked, or in other words than now."""
+    """The first prompt; None if no model was called, or today's prompt is another one."""
     changes: Changes = field(default_factory=dict)
-    """Of the positives, the largest difference first, where scores are sums of terms."""
+    """Changes of the positives' scores, largest first; empty if scores are not sums of terms."""
     members: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
-    """Of a fusion: by member, where it is stored, the rank of each positive, None if not listed."""
+    """For a fusion, the rank of each positive by stored member; None if it is not listed."""
     searched: Mapping[str, float] = field(default_factory=dict)
-    """By document the share of the expanded query's terms that it has; empty if not expanded."""
+    """Share of the expanded query's terms by document; empty if the query is not expanded."""
     rerank_answers: Sequence[RerankAnswer] = ()
-    """What reranking models thought and answered about the query, where it is stored."""
+    """The stored thoughts and answers of reranking models about the query."""
 
     is_drawn = True
 
     @property
     def query(self) -> QueryFinding:
-        """The finding."""
+        """The finding of this query."""
         return self.diagnosis.queries[0]
 
     def to_arrow(self) -> pa.Table:
@@ -102,8 +102,8 @@ class Explained(Tabular):
             expansion = {
                 "source": self.expansion.source,
                 "prompt": self.prompt,
-                "samples": [*map(asdict, generated.samples)],
-                "traces": [*map(asdict, generated.traces)],
+                "samples": [asdict(sample) for sample in generated.samples],
+                "traces": [asdict(trace) for trace in generated.traces],
             }
         return {
             "system": self.diagnosis.system,
@@ -113,8 +113,11 @@ class Explained(Tabular):
             "expansion": expansion,
             "searched": dict(self.searched),
             "members": self.members,
-            "rerank_answers": [*map(asdict, self.rerank_answers)],
-            "changes": {name: [*map(asdict, own)] for name, own in self.changes.items()},
+            "rerank_answers": [asdict(answer) for answer in self.rerank_answers],
+            "changes": {
+                document_id: [asdict(change) for change in changes]
+                for document_id, changes in self.changes.items()
+            },
         }
 
 
@@ -127,16 +130,26 @@ def explain(
     resources: Resources | None = None,
     run: bool = False,
 ) -> Explained:
-    """Explain one query from stored results, or by running it."""
-    alone, terms = _alone(task, query_id), resources or Resources()
+    """Explain one query from stored results, or by running it.
+
+    Args:
+        system: The name of a system: a spec, label or key of a stored result, or a run file.
+        task: The task of the query.
+        query_id: The query.
+        results: The results folder, or results that were read.
+        resources: Callbacks, and options for running.
+        run: Whether to expand and search for this query now, whatever is stored.
+
+    """
+    one_query, resources = _select_query(task, query_id), resources or Resources()
+    result_set = ResultSet.open(results, resources.warn)
     if run:
-        spec = ResultSet.open(results, terms.warn).find_spec(system)
-        return _run(System.from_spec(spec, terms), task, alone)
-    result_set = ResultSet.open(results, terms.warn)
+        spec = result_set.find_spec(system)
+        return _run(System.from_spec(spec, resources), task, one_query)
     try:
-        ranking = result_set.find_ranking(system, task, terms.warn)
+        ranking = result_set.find_ranking(system, task, resources.warn)
     except MissingError as problem:
-        raise MissingError(f"{problem}\nOr run this query alone with --run.") from None
+        raise MissingError(f"{problem}\nOr run this one query with --run.") from None
     scene = Scene(task)
     diagnosis = diagnose_ranking(
         ranking, task, results=result_set.results, scene=scene, only=query_id
@@ -158,13 +171,13 @@ def explain(
     ]
     if stored.expander is None:
         return Explained(task, diagnosis, members=members, rerank_answers=answers)
-    expansion = stored.expansion(alone)
+    expansion = stored.expansion(one_query)
     if expansion is None:
-        gone = "generated: the texts are no longer stored; --run asks the model."
-        diagnosis = replace(diagnosis, open=(*diagnosis.open, gone))
+        notice = "generated: the texts are not stored any more; --run calls the model."
+        diagnosis = replace(diagnosis, open=(*diagnosis.open, notice))
         return Explained(task, diagnosis, members=members, rerank_answers=answers)
-    prompt = _recorded_prompt(ranking.result, alone, terms)
-    changes = _changes(stored.bm25, task, alone, expansion, _positives(diagnosis))
+    prompt = _recorded_prompt(ranking.result, one_query, resources)
+    changes = _changes(stored.bm25, task, one_query, expansion, _positives(diagnosis))
     return Explained(
         task,
         diagnosis,
@@ -172,7 +185,7 @@ def explain(
         prompt,
         changes,
         members,
-        expanded_coverage(expansion, scene, _mentioned(diagnosis)),
+        expanded_coverage(expansion, scene, _mentioned_documents(diagnosis)),
         answers,
     )
 
@@ -183,7 +196,7 @@ def expanded_coverage(
     """By document the share of the expanded query's terms that it has, rare terms weighing more.
 
     The expanded query is what an expander lets BM25 search with: the query and generated texts, or
-    generated texts alone.
+    generated texts one_query.
     """
     texts = [form.lexical for variant in expansion.variants for form in variant]
     [terms] = scene.lexicon.queries(pa.array([" ".join(texts)], pa.large_string()))
@@ -192,8 +205,8 @@ def expanded_coverage(
     return {name: float(coverage[row]) for name, row in rows.items() if row is not None}
 
 
-def _mentioned(diagnosis: TaskDiagnosis) -> list[str]:
-    """The positives of the one diagnosed query and its first documents."""
+def _mentioned_documents(diagnosis: TaskDiagnosis) -> list[str]:
+    """Return the positives of the diagnosed query and its first documents."""
     [query] = diagnosis.queries
     return [*_positives(diagnosis), *(ranked.document_id for ranked in query.top)]
 
@@ -201,13 +214,13 @@ def _mentioned(diagnosis: TaskDiagnosis) -> list[str]:
 def read_generated(result: Result, task: Task, query_id: str) -> Expansion | None:
     """Return the stored generations for a query of a result; None if there are none.
 
-    No model is asked.
+    No model is called.
     """
-    return StoredPipeline.of(result).expansion(_alone(task, query_id))
+    return StoredPipeline.of(result).expansion(_select_query(task, query_id))
 
 
 Preparing = Callable[[Bm25Retriever, Task], Bm25Searcher]
-"""How a corpus is made ready for searching."""
+"""Prepares a corpus for searching."""
 
 
 def term_changes(
@@ -217,24 +230,24 @@ def term_changes(
     document_ids: Iterable[str],
     prepare: Preparing = Bm25Retriever.prepare,
 ) -> tuple[str, Changes]:
-    """Return the spec below a system's rerankers and each term's part of the scores there.
+    """Return the spec below a system's rerankers, and each term's share of the scores there.
 
     The changes are empty if scores are not sums of terms. `before` and `after` differ only if the
-    system expands its queries. `prepare` may cache what it prepares.
+    system expands its queries. `prepare` may return a cached searcher.
     """
-    alone, stored = _alone(task, query_id), StoredPipeline.of(result)
-    expansion = stored.expansion(alone)
+    one_query, stored = _select_query(task, query_id), StoredPipeline.of(result)
+    expansion = stored.expansion(one_query)
     if stored.expander is not None and expansion is None:
         return stored.spec, {}
-    return stored.spec, _changes(stored.bm25, task, alone, expansion, document_ids, prepare)
+    return stored.spec, _changes(stored.bm25, task, one_query, expansion, document_ids, prepare)
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPipeline:
-    """What a record says about the stages below its rerankers.
+    """The recorded stages below the rerankers of a result.
 
-    It is read from the recorded settings alone: nothing is built from the spec of a stored result,
-    so nothing that a stored file names is imported.
+    Only recorded settings are read. Nothing is built from the spec of a stored result, so no code
+    that a stored file names is imported.
     """
 
     result: Result
@@ -245,7 +258,7 @@ class StoredPipeline:
     expander: Mapping[str, Any] | None
     """The recorded expander of the pipeline, or of the first member of a fusion that has one."""
     bm25: Bm25Retriever | None
-    """What searches, if scores are sums of terms: BM25, alone or behind an expander."""
+    """The BM25 retriever, alone or behind an expander; None if another retriever searches."""
 
     @classmethod
     def of(cls, result: Result) -> StoredPipeline:
@@ -260,23 +273,26 @@ class StoredPipeline:
         members: tuple[str, ...] = ()
         if "fusion" in pipeline:
             with suppress(UsageError):
-                parts = parse(spec).fused
-                members = tuple(str(p if isinstance(p, Spec) else Spec((p,))) for p in parts)
+                specs = [
+                    member if isinstance(member, Spec) else Spec((member,))
+                    for member in parse(spec).fused
+                ]
+                members = tuple(map(str, specs))
         search = pipeline.get("first") if "expander" in pipeline else pipeline
         return cls(result, spec, members, _find_expander(pipeline), _recorded_bm25(search))
 
-    def expansion(self, alone: Task) -> Expansion | None:
+    def expansion(self, one_query: Task) -> Expansion | None:
         """Read the stored generations of a task with one query; None if they cannot be read."""
-        path = self._generations_path(alone)
+        path = self._generations_path(one_query)
         if self.expander is None or path is None:
             return None
         with suppress(R2MedError, OSError, KeyError, TypeError, ValueError):
             settings, (of_model, of_method) = self.expander["settings"], self.expander["strip"]
             rule = Rule(self.expander["lexical"], tuple(self.expander["dense"]))
             rows, traces = read_generations(path), read_traces(path)
-            check_fit(rows, alone, path)
+            check_fit(rows, one_query, path)
             queries = []
-            for query_id, query in alone.queries.items():
+            for query_id, query in one_query.queries.items():
                 samples = tuple(
                     replace(
                         sample,
@@ -292,8 +308,8 @@ class StoredPipeline:
     def _generations_path(self, task: Task) -> Path | None:
         """Find the file of generations that the record names.
 
-        A record may come from someone else and name any file. So only files in the cache or beside
-        the task's data are read, and others only if the record knows the hash of their content.
+        A record may come from someone else and name any file. So only files in the home folder or
+        the task's data folder are read, and others only if their hash is in the record.
         """
         all_facts = self.result.record.facts.values()
         facts = next((facts for facts in all_facts if "generations_from" in facts), {})
@@ -317,9 +333,11 @@ def _find_expander(identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
     expander = identity.get("expander")
     if isinstance(expander, Mapping):
         return expander
-    members = identity.get("members")
-    found = (_find_expander(m) for m in members if isinstance(m, Mapping)) if members else ()
-    return next(filter(None, found), None)
+    for member in identity.get("members") or ():
+        expander = _find_expander(member) if isinstance(member, Mapping) else None
+        if expander is not None:
+            return expander
+    return None
 
 
 def _recorded_bm25(identity: Any) -> Bm25Retriever | None:
@@ -332,49 +350,49 @@ def _recorded_bm25(identity: Any) -> Bm25Retriever | None:
     return None
 
 
-def _recorded_prompt(result: Result, alone: Task, terms: Resources) -> str | None:
+def _recorded_prompt(result: Result, one_query: Task, resources: Resources) -> str | None:
     """Return the first prompt of a live expansion, if today's prompt is the recorded one.
 
-    The expander is rebuilt from the spec only if that names registered stages alone.
+    The expander is rebuilt from the spec only if all stages of the spec are registered.
     """
     units = [unit for unit, entry in parts_of(result.system) if entry and entry.backend == "expand"]
     spec = f"{units[0]} | bm25" if units else ""
     live = any(facts.get("generations_from") == "live" for facts in result.record.facts.values())
     if not live or not is_plain(spec):
         return None
-    stage = System.from_spec(spec, terms).stage
+    stage = System.from_spec(spec, resources).stage
     if not isinstance(stage, Expanding):
         return None
-    bound = stage.expander.bind_live(alone)
+    bound = stage.expander.bind_live(one_query)
     recorded = {value for _, value in flatten(result.record.system.identity)}
     return bound.opening_prompts[0] if bound.prompt.hash in recorded else None
 
 
-def _run(system: System, task: Task, alone: Task) -> Explained:
-    """Expand one query, search with and without, and diagnose what comes out."""
-    stage = bind(system.stage, alone, keep=False)
+def _run(system: System, task: Task, one_query: Task) -> Explained:
+    """Expand one query, search with and without the expansion, and diagnose the ranking."""
+    stage = bind(system.stage, one_query, keep=False)
     if not isinstance(stage, Expanding):
         raise UsageError(
-            "--run explains an expander and what it searches with, as in 'hyde:smollm2 | bm25'; "
-            f"got {str(system)!r}. Any other system is explained from its stored result."
+            f"--run needs an expander and a retriever, as in 'hyde:smollm2 | bm25'; got "
+            f"{str(system)!r}. Any other system is explained from its stored result."
         )
     try:
-        bound = stage.generations(alone)
+        bound = stage.generations(one_query)
         expansion = bound.expand()
         prompt = bound.opening_prompts[0] if isinstance(bound, LiveGenerations) else None
     finally:
         system.resources.close()
-    [query_id] = alone.queries.ids.to_pylist()
-    context = StageContext(alone, run_member, system.resources.warn)
+    [query_id] = one_query.queries.ids.to_pylist()
+    context = StageContext(one_query, run_member, system.resources.warn)
     deeper = replace(cast("Retrieval | Fused", stage.first), depth=DEPTH)
 
-    def in_order(run: Run) -> Run:
-        """As measured to the depth of a result, ties included; below, as the search lists them."""
-        measured = sort_lists(run.truncate(stage.depth), stage.ties(alone)).ranking(query_id)
+    def sort_ties(run: Run) -> Run:
+        """Sort ties as for measuring down to the depth of a result; leave the order below it."""
+        measured = sort_lists(run.truncate(stage.depth), stage.ties(one_query)).ranking(query_id)
         return Run.from_lists({query_id: measured + run.ranking(query_id)[stage.depth :]})
 
-    after = in_order(replace(stage, first=deeper).search(expansion, context).run)
-    before = in_order(deeper.run(context).run)
+    after = sort_ties(replace(stage, first=deeper).search(expansion, context).run)
+    before = sort_ties(deeper.run(context).run)
     scene = Scene(task)
     diagnosis = diagnose_ranking(
         Ranking(str(system), after), task, below=before, scene=scene, only=query_id
@@ -382,24 +400,25 @@ def _run(system: System, task: Task, alone: Task) -> Explained:
     first = stage.first
     retriever = first.retriever if isinstance(first, Retrieval) else None
     bm25 = retriever if isinstance(retriever, Bm25Retriever) else None
-    changes = _changes(bm25, task, alone, expansion, _positives(diagnosis))
-    searched = expanded_coverage(expansion, scene, _mentioned(diagnosis))
+    changes = _changes(bm25, task, one_query, expansion, _positives(diagnosis))
+    searched = expanded_coverage(expansion, scene, _mentioned_documents(diagnosis))
     return Explained(task, diagnosis, expansion, prompt, changes, searched=searched)
 
 
-def _alone(task: Task, query_id: str) -> Task:
-    """The task with one of its queries."""
+def _select_query(task: Task, query_id: str) -> Task:
+    """Return the task with one of its queries."""
     return replace(task, queries=task.queries.filter(pc.equal(task.queries.ids, query_id)))
 
 
 def _positives(diagnosis: TaskDiagnosis) -> list[str]:
-    return [each.document_id for each in diagnosis.queries[0].positives if each.in_corpus]
+    positives = diagnosis.queries[0].positives
+    return [positive.document_id for positive in positives if positive.in_corpus]
 
 
 def _changes(
     retriever: Bm25Retriever | None,
     task: Task,
-    alone: Task,
+    one_query: Task,
     expansion: Expansion | None,
     document_ids: Iterable[str],
     prepare: Preparing = Bm25Retriever.prepare,
@@ -407,7 +426,7 @@ def _changes(
     """Return the changes by document, the largest difference first."""
     if retriever is None:
         return {}
-    text = searched = alone.queries.texts[0].as_py()
+    text = searched = one_query.queries.texts[0].as_py()
     if expansion is not None:
         if len(expansion.variants) != 1:
             return {}

@@ -1,7 +1,7 @@
-"""Reproduction: a published system run by its published protocol, its figures beside the printed.
+"""Reproduce published systems by their published protocol, and compare the figures.
 
-*equal*: ours rounds to the published digits. *close*: within half a point of 100. *different*:
-beyond that. A verdict on other data than the published is marked as such.
+*equal*: our figure rounds to the published digits. *close*: within half a point of 100.
+*different*: further away. Verdicts on data other than the published data are marked.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.load import load_task
 from r2med.tasks.registry import resolve
 
-Verdict = Literal["equal", "close", "different"]
+ReproductionVerdict = Literal["equal", "close", "different"]
 
-#: Scores are 0 to 1: half a point of the 100 in which they are published.
+#: Half a point of 100, on the scale 0 to 1.
 CLOSE = 0.005
+#: Tolerance for rounding errors of floating-point numbers.
 _NOISE = 1e-9
-#: The option that says where a published system's inputs come from, and changes nothing else.
+#: The option that reads published generations; it does not change the published protocol.
 _PUBLISHED_GENERATIONS = ("generations", "published")
 
 
@@ -48,37 +49,49 @@ def reproduce(
     resources: Resources | None = None,
     begin: Callable[[str], None] = lambda task: None,
 ) -> Reproduction:
-    """Ours, published, difference and verdict on each task; one that cannot run says why.
+    """Run a published system on each task and compare its figures with the published ones.
 
-    `task` names tasks of one suite, or a folder that holds a contrast collection. `begin` hears the
-    name of each task before it is run.
+    Args:
+        system: The spec of a published system.
+        task: Tasks of one suite, or a folder with a contrast collection.
+        metric: The metric to compare.
+        results: The results folder.
+        root: A folder with data of registered tasks in the reference layout.
+        resources: Callbacks, and options for running.
+        begin: Called with the name of each task before it is run.
+
+    Returns:
+        One row per task; a task that cannot run has the reason instead of a figure.
+
     """
     tasks = resolve(task)
-    name = str(parse_metric(metric))
-    # A folder of the user's own is held against the figures of the full suite.
+    metric_name = str(parse_metric(metric))
+    # The results of a local folder are compared with the figures of the full suite.
     suites = {"full" if isinstance(item, Path) else item.suite for item in tasks}
     if len(suites) > 1:
         raise UsageError(
             f"--task names tasks of {' and '.join(sorted(suites))}: reproduce one suite at a time."
         )
     published = find_published(system, suites.pop())
-    text = runnable(system)
-    generations = any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts_of(text))
+    spec = use_published_generations(system)
+    needs_generations = any(_PUBLISHED_GENERATIONS in unit.options for unit, _ in parts_of(spec))
     rows = []
     for item in tasks:
-        place = item if isinstance(item, Path) else item.name
-        begin(str(place))
+        task_name = item if isinstance(item, Path) else item.name
+        begin(str(task_name))
         try:
-            loaded = load_task(place, root=root)
-            result = evaluate(text, loaded, results=results, resources=resources or Resources())
-            ties = tie_range(result, loaded.judgements, name)
-            rows.append(held_against(result, published, name, ties=ties))
+            loaded = load_task(task_name, root=root)
+            result = evaluate(spec, loaded, results=results, resources=resources or Resources())
+            ties = tie_range(result, loaded.judgements, metric_name)
+            rows.append(compare_with_published(result, published, metric_name, ties=ties))
         except R2MedError as problem:
-            value, fetch = published.figures.get(str(place), {}).get(name), f"r2med fetch {place}"
-            wanted = f"`{fetch} --generations`" if generations else f"`{fetch}`"
-            missing = str(problem).replace(f"`{fetch}`", wanted)
-            rows.append(Reproduced(str(place), value, missing=missing))
-    return Reproduction(text, published, name, tuple(rows))
+            value = published.figures.get(str(task_name), {}).get(metric_name)
+            missing = str(problem)
+            if needs_generations:
+                fetch = f"r2med fetch {task_name}"
+                missing = missing.replace(f"`{fetch}`", f"`{fetch} --generations`")
+            rows.append(Reproduced(str(task_name), value, missing=missing))
+    return Reproduction(spec, published, metric_name, tuple(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +99,7 @@ class Reproduction(Tabular):
     """A published system run here, task by task."""
 
     system: str
-    """The text that ran."""
+    """The spec that ran."""
     published: Printed
     metric: str
     tasks: tuple[Reproduced, ...]
@@ -106,24 +119,28 @@ class Reproduction(Tabular):
             {**asdict(row), "difference": row.difference, "origin": origins.get(row.task)}
             for row in self.tasks
         ]
-        named = {"system": self.system, "published_as": self.published.system}
-        return {**named, "metric": self.metric, "tasks": rows}
+        return {
+            "system": self.system,
+            "published_as": self.published.system,
+            "metric": self.metric,
+            "tasks": rows,
+        }
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """One task: what was published, what came out here, and why they may differ."""
+    """One task: the published figure, our figure, and why they may differ."""
 
     task: str
     published: float | None
     ours: float | None = None
-    verdict: Verdict | None = None
+    verdict: ReproductionVerdict | None = None
     queries: int = 0
     tie_bounds: Bounds | None = None
-    """Ours with equal scores in the worst and in the best order."""
+    """Our figure with tied documents in the worst and in the best order."""
     reasons: tuple[str, ...] = ()
     missing: str | None = None
-    """Why there is no figure of ours, and which command gets what is missing."""
+    """The reason if the system could not run, with the command that helps."""
 
     @property
     def difference(self) -> float | None:
@@ -133,88 +150,89 @@ class Reproduced:
         return self.ours - self.published
 
 
-def find_published(text: str, suite: str) -> Printed:
-    """The published system that a text runs; the error says why there is none."""
+def find_published(system_spec: str, suite: str) -> Printed:
+    """Return the published system of a spec; UsageError with the reason if there is none."""
 
-    def as_published(unit: Unit) -> Unit:
-        options = tuple(each for each in unit.options if each != _PUBLISHED_GENERATIONS)
+    def remove_generations(unit: Unit) -> Unit:
+        options = tuple(option for option in unit.options if option != _PUBLISHED_GENERATIONS)
         return replace(unit, options=options)
 
-    known, spec = published_systems(suite), spell_registered(parse(text))
-    name = str(map_units(spec, as_published))
-    for system in known.values():
+    published, spec = published_systems(suite), spell_registered(parse(system_spec))
+    name = str(map_units(spec, remove_generations))
+    for system in published.values():
         if name == system.system or name in system.runs_as:
             return system
     if suite == "full" and (printed := printed_beside(name)):
         figures = {task: {METRIC: value} for task, value in printed[0].values(METRIC).items()}
         origins = dict.fromkeys(figures, "; ".join(map(str, printed[0].works)))
         return replace(printed[0], system=name, figures=figures, origins=origins)
-    if not known:
+    if not published:
+        raise UsageError(f"No figures are published for the {suite} suite.")
+    without_options = str(map_units(spec, lambda unit: replace(unit, options=())))
+    if without_options != name and without_options in published:
         raise UsageError(
-            f"Nothing is published for the {suite} suite, so there is nothing to meet."
+            f"{spec}: options change the published protocol of {without_options}. Reproduce it "
+            f"without options: r2med reproduce '{without_options}'."
         )
-    plain = str(map_units(spec, lambda unit: replace(unit, options=())))
-    if plain != name and plain in known:
-        raise UsageError(
-            f"{spec}: options change the published protocol of {plain}; reproduce it as it was: "
-            f"r2med reproduce '{plain}'."
-        )
-    alike = [each for each in known if each.count("|") == name.count("|")]
+    similar = [system for system in published if system.count("|") == name.count("|")]
     raise UsageError(
-        f"No figures of {suite} are published for {name!r}. {nearest(name, alike)}\n"
-        "`r2med leaderboard` lists the published systems, with --suite nano those of Nano, which "
-        "--task nano reproduces."
+        f"No figures of {suite} are published for {name!r}. {nearest(name, similar)}\n"
+        "`r2med leaderboard` lists the published systems. `r2med leaderboard --suite nano` lists "
+        "those of Nano, which --task nano reproduces."
     )
 
 
-def runnable(text: str) -> str:
-    """The text that runs the published protocol: expanders take their published generations."""
+def use_published_generations(system_spec: str) -> str:
+    """Return the spec in which every expander reads its published generations."""
 
-    def reading_published(unit: Unit) -> Unit:
+    def add_option(unit: Unit) -> Unit:
         entry = find_entry(unit.name)
-        takes = entry is not None and "generations" in entry.fields
-        if not takes or any(key == "generations" for key, _ in unit.options):
+        is_expander = entry is not None and "generations" in entry.fields
+        if not is_expander or any(key == "generations" for key, _ in unit.options):
             return unit
         return replace(unit, options=tuple(sorted([*unit.options, _PUBLISHED_GENERATIONS])))
 
-    return str(map_units(parse(text), reading_published))
+    return str(map_units(parse(system_spec), add_option))
 
 
-def held_against(
+def compare_with_published(
     result: Result, published: Printed, metric: str, *, ties: Bounds | None
 ) -> Reproduced:
-    """Hold a result against the published figures of its task."""
-    names = {task.lower(): task for task in published.figures}
-    task = result.task  # a folder of the user's own may hold a contrast collection, in any case
-    task = task if result.suite else names.get(task.lower(), task)
-    wanted = published.figures.get(task, {}).get(metric)
-    ours, data = measured_value(result, metric), describe_other_data(result)
-    judged = None
-    if wanted is not None and ours is not None:
-        judged = verdict(ours, wanted, published.decimals)
-    reasons = [data] if data else []  # equal figures need no explanation, unless by chance
-    if judged in ("close", "different"):
-        if ties and wanted is not None and ties[0] - _NOISE <= wanted <= ties[1] + _NOISE:
+    """Compare a result with the published figure of its task."""
+    task = result.task
+    if not result.suite:  # the folder of a contrast collection may spell the task in another case
+        names = {name.lower(): name for name in published.figures}
+        task = names.get(task.lower(), task)
+    published_value = published.figures.get(task, {}).get(metric)
+    our_value = measured_value(result, metric)
+    verdict: ReproductionVerdict | None = None
+    if published_value is not None and our_value is not None:
+        verdict = judge_difference(our_value, published_value, published.decimals)
+    other_data = describe_other_data(result)
+    reasons = [other_data] if other_data else []
+    if published_value is not None and verdict in ("close", "different"):
+        if ties and ties[0] - _NOISE <= published_value <= ties[1] + _NOISE:
             low, high = (f"{100 * bound:.2f}" for bound in ties)
             reasons.append(
                 f"the order of equal scores alone moves {result.task} from {low} to {high}"
             )
         for _, entry in parts_of(result.system):
-            reasons += [f"{entry.name}: {text}" for text in entry.deviations] if entry else []
+            if entry:
+                reasons += [f"{entry.name}: {deviation}" for deviation in entry.deviations]
     return Reproduced(
         task=result.task,
-        published=wanted,
-        ours=ours,
-        verdict=judged,
+        published=published_value,
+        ours=our_value,
+        verdict=verdict,
         queries=result.record.task.judged_queries,
         tie_bounds=ties,
         reasons=tuple(reasons),
     )
 
 
-def verdict(ours: float, published: float, decimals: int) -> Verdict:
-    """Equal when ours rounds to the published digits, whichever way a last 5 was rounded."""
-    gap = abs(ours - published)
+def judge_difference(our_value: float, published: float, decimals: int) -> ReproductionVerdict:
+    """Return `equal` if ours rounds to the published digits, up or down at a final 5."""
+    gap = abs(our_value - published)
     if gap <= 0.5 * 10.0**-decimals + _NOISE:
         return "equal"
     return "close" if gap <= CLOSE + _NOISE else "different"

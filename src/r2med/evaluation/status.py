@@ -1,7 +1,7 @@
-"""How far an evaluation has come: a small file in the results folder that anyone may follow.
+"""The status of a running evaluation: a small file in the results folder.
 
-It is written anew after every cell and never read by an evaluation. A process that was killed could
-not say so: its file names the process, and a reader looks whether that still lives.
+It is rewritten after every cell, and evaluations never read it. A killed process cannot update its
+file, so the file names the process, and readers check whether it is still alive.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ from r2med.schema import read_values
 from r2med.storage import read_bytes, write_file
 
 FOLDER = ".running"
-#: Status files that are kept; older ones go when an evaluation begins.
+#: Status files that are kept; older ones are deleted when an evaluation begins.
 _KEPT = 8
+#: Characters of an error message in a status file.
 _LONGEST = 500
 #: Bytes of the largest status file that is read.
 _LARGEST = 64 * 1024**2
+
+#: Index of the start time among the fields of /proc/PID/stat that follow the process name.
+_START_TIME_FIELD = 19
 
 State = Literal["waiting", "running", "done", "reused", "failed"]
 End = Literal["finished", "failed", "stopped"]
@@ -49,45 +53,47 @@ class Status:
 
     pid: int
     born: str | None
-    """When the operating system began the process: a number may be given to another one later."""
+    """Start time of the process, because the system reuses process numbers."""
     started: str
     updated: str
     cells: tuple[CellStatus, ...]
     end: End | None = None
     problem: str = ""
     host: str = ""
-    """The name of the machine: a number of a process means nothing on another one."""
+    """The name of the machine, because process numbers are valid on one machine only."""
 
     @property
     def ahead(self) -> list[CellStatus]:
-        """The cells that have not ended; while it runs, the first of them is under way."""
+        """The unfinished cells; while the evaluation runs, the first of them is running."""
         return [cell for cell in self.cells if cell.state in ("waiting", "running")]
 
     def count(self, *states: State) -> int:
-        """How many cells are in one of some states."""
+        """Return the number of cells in any of these states."""
         return sum(cell.state in states for cell in self.cells)
 
     @property
     def seconds_left(self) -> float | None:
-        """At the pace of the cells that were run; None before there is one, or at the end."""
-        ran = [cell.seconds for cell in self.cells if cell.state == "done" and cell.seconds]
-        return None if self.end or not ran else len(self.ahead) * sum(ran) / len(ran)
+        """Expected seconds, by the mean of the cells that were run; None before the first."""
+        seconds = [cell.seconds for cell in self.cells if cell.state == "done" and cell.seconds]
+        if self.end or not seconds:
+            return None
+        return len(self.ahead) * sum(seconds) / len(seconds)
 
 
 def track_status(
     results: Iterator[Result], root: Path, cells: Sequence[tuple[str, str]]
 ) -> Iterator[Result]:
-    """Pass results on as they come, in the order of `cells`, and keep the status file up to date.
+    """Yield results as they arrive, in the order of `cells`, and update the status file.
 
-    Cells that are passed over have failed. A folder that cannot be written to goes without status.
+    Cells that are skipped have failed. A folder that cannot be written to gets no status file.
     """
     with suppress(OSError):
         for old in _files(root)[: -_KEPT + 1]:
             old.unlink()
-    pid, now, begun = os.getpid(), _now(), time.monotonic()
+    pid, now, cell_start = os.getpid(), _now(), time.monotonic()
     status = Status(
         pid,
-        _born(pid),
+        _process_start(pid),
         now,
         now,
         tuple(CellStatus(task, system) for task, system in cells),
@@ -100,7 +106,8 @@ def track_status(
                 if cell.system == result.system and _is_of_task(result.task, cell.task):
                     cell.task = result.task
                     cell.state = "reused" if result.reused else "done"
-                    cell.seconds, begun = round(time.monotonic() - begun, 3), time.monotonic()
+                    cell.seconds = round(time.monotonic() - cell_start, 3)
+                    cell_start = time.monotonic()
                     break
                 cell.state = "failed"
             _write(status, root)
@@ -119,13 +126,14 @@ def track_status(
 
 
 def _is_of_task(name: str, task: str) -> bool:
-    """Whether a result's task is the task of a cell, or a sample of it."""
+    """Return whether a result's task is the task of a cell, or a sample of it."""
     return name == task or name.startswith(f"{task} (")
 
 
 def _write(status: Status, root: Path) -> None:
-    for place, cell in enumerate(status.ahead):
-        cell.state = "waiting" if place or status.end else "running"
+    for index, cell in enumerate(status.ahead):
+        is_running = index == 0 and status.end is None
+        cell.state = "running" if is_running else "waiting"
     status.updated = _now()
     stamp = status.started.replace(":", "").replace("+", "-")
     path = root / FOLDER / f"{stamp}-{status.pid}.json"
@@ -135,36 +143,41 @@ def _write(status: Status, root: Path) -> None:
 
 
 def read_statuses(root: Path) -> list[Status]:
-    """The evaluations in a results folder, newest first; unreadable files are left out.
+    """Return the evaluations in a results folder, newest first; unreadable files are left out.
 
-    One whose process is gone before it said that it ended was stopped.
+    An unfinished evaluation whose process does not exist any more counts as stopped.
     """
-    found = []
+    statuses = []
     for path in reversed(_files(root)):
         with suppress(OSError, ValueError, RecursionError, DamagedError):
             status = read_values(Status, json.loads(read_bytes(path, limit=_LARGEST)), path)
             is_local = status.host == socket.gethostname()
-            if status.end is None and is_local and _born(status.pid) != status.born:
+            if status.end is None and is_local and _process_start(status.pid) != status.born:
                 status.end = "stopped"
                 for cell in status.ahead:
                     cell.state = "waiting"
-            found.append(status)
-    return found
+            statuses.append(status)
+    return statuses
 
 
 def _files(root: Path) -> list[Path]:
     return sorted(path for path in (root / FOLDER).glob("*.json") if not path.name.startswith("."))
 
 
-def _born(pid: int) -> str | None:
-    """When a process began, as far as the system tells it; None where there is no such process."""
+def _process_start(pid: int) -> str | None:
+    """Return the start time of a process; None if it does not exist.
+
+    On systems without /proc it is "unknown" for every process that exists.
+    """
     try:
         if not Path("/proc/self/stat").exists():
-            os.kill(pid, 0)
+            os.kill(pid, 0)  # signal 0 only checks that the process exists
             return "unknown"
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+        content = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError:
         return None
+    _, _, fields_after_name = content.rpartition(")")
+    return fields_after_name.split()[_START_TIME_FIELD]
 
 
 def _now() -> str:

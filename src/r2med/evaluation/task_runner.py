@@ -1,7 +1,7 @@
 """Run systems on one task: take each result from the store, or run and measure the system.
 
-The stages that a system builds on have results of their own, so that what two systems share runs
-once. The exception is a stage behind an expander, which searches with the expander's texts.
+The stages that a system builds on have separate results, so a stage that two systems share runs
+once. The exception is a stage behind an expander, because it searches with the expander's texts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from r2med.errors import DamagedError
 from r2med.execution.resources import Resources, Warn
-from r2med.execution.workers import SharedPiece, StageSpec
+from r2med.execution.workers import SharedInput, StageSpec
 from r2med.measure.metrics import CUTOFFS, HEADLINE, Metric, parse_metric, stored_metrics
 from r2med.measure.scores import Scores, ceiling, measure
 from r2med.measure.significance import compare_columns
@@ -59,13 +59,13 @@ from r2med.systems.stages import (
 )
 from r2med.tasks.task import Task
 
-#: Documents of exact search that an approximate index should find.
+#: Documents of exact search that are compared with those of an approximate index.
 _NEAREST = 100
 
 
 @dataclass(frozen=True)
 class PlannedResult:
-    """A stage that is bound to a task, and what decides its result; computed once."""
+    """A stage that is bound to a task, with the identity and key of its result."""
 
     stage: Stage
     identity: Mapping[str, object]
@@ -81,7 +81,7 @@ class PlannedResult:
 
 @dataclass(frozen=True)
 class TaskRunner:
-    """The results on one task, stored before or made now; nothing is run twice."""
+    """Returns results on one task, from the store or by running stages; none is run twice."""
 
     task: Task
     store: Store
@@ -110,8 +110,8 @@ class TaskRunner:
             if planned.key not in self.started and not stored:
                 self._discard_index(leaf)
                 stage = StageSpec(leaf.text, system.resources.options, build_stage)
-                piece = SharedPiece(task.hash, task, f"{leaf.text} on {task.name}")
-                self.started[planned.key] = workers.submit(stage, run_stage, piece)
+                shared_task = SharedInput(task.hash, task, f"{leaf.text} on {task.name}")
+                self.started[planned.key] = workers.submit(stage, run_stage, shared_task)
 
     def plan(self, system: System) -> PlannedResult:
         """Plan the result of a system; raise if its model, server or file is missing."""
@@ -120,7 +120,7 @@ class TaskRunner:
     def result(
         self, system: System, planned: PlannedResult, extra_metrics: Sequence[Metric]
     ) -> Result:
-        """Return the planned result of a system, with the stored metrics and some more."""
+        """Return the planned result of a system, with the stored metrics and extra ones."""
         result = self._result(planned, system.resources, extra_metrics)
         stored, spec = result.record.system, planned.stage.text
         if system.label in (None, stored.label) and spec in (stored.spec, *stored.other_specs):
@@ -170,7 +170,7 @@ class TaskRunner:
                 loss = self._index_loss(planned.stage, output.run, scores, resources)
                 facts = {**record.facts, name: {**record.facts[name], "loss": loss}}
                 record = replace(record, facts=facts)
-            return self.store.write(record, output.run, scores)
+            return self.store.write(record, output.run, scores, key=planned.key)
 
     def _add_metrics(
         self, planned: PlannedResult, stored: Result, extra_metrics: Sequence[Metric]
@@ -182,7 +182,7 @@ class TaskRunner:
             record, scores = self._measure(planned, output, stored, extra_metrics)
             unchanged = ("seconds", "costs", "facts", "created", "samples")
             record = replace(record, **{name: getattr(stored.record, name) for name in unchanged})
-            return self.store.write(record, stored.run, scores)
+            return self.store.write(record, stored.run, scores, key=planned.key)
 
     def _discard_index(self, stage: Stage) -> None:
         """If everything is to be computed again, delete the index that BM25 has cached."""
@@ -197,15 +197,17 @@ class TaskRunner:
         return StageContext(self.task, run, warn=self.warn, strict=strict)
 
     def _run_member(self, resources: Resources, stage: Stage, context: StageContext) -> StageOutput:
-        """Return the output of a stage that another one builds on, from its own result."""
+        """Return the output of a stage that another one builds on, from its separate result."""
         planned = PlannedResult.of(stage, self.task)
-        known = (planned.key, stage.text) in self.finished
+        was_finished = (planned.key, stage.text) in self.finished
         result = self._result(planned, resources, ())
         costs = tuple(cost for cost in result.record.costs if cost.part)
-        if known or result.reused:
+        if was_finished or result.reused:
             costs = mark_reused(costs)
         run = self.runs.get(planned.key)
-        return StageOutput(result.run if run is None else run, result.record.facts, costs)
+        if run is None:
+            run = result.run
+        return StageOutput(run, result.record.facts, costs)
 
     def _folder(self, planned: PlannedResult) -> Path:
         spec = planned.stage.text
@@ -216,7 +218,7 @@ class TaskRunner:
         try:
             return read_result(folder) if folder.exists() else None
         except DamagedError as problem:
-            self.warn(f"{problem} It is run again.")
+            self.warn(f"{problem} The system is run again.")
             return None
 
     def _measure(
@@ -226,7 +228,7 @@ class TaskRunner:
         stored: Result | None,
         extra_metrics: Sequence[Metric],
     ) -> tuple[Record, Scores]:
-        """Measure a run, and record what ran, with the names and metrics of a stored result."""
+        """Measure a run and make its record, with the names and metrics of a stored result."""
         task, stage, run = self.task, planned.stage, output.run
         metrics = _metrics_of(stored, extra_metrics)
         reranking, safeguard = None, None
@@ -241,9 +243,9 @@ class TaskRunner:
                 for sample_run in output.sample_runs
             ]
             if added := safeguards(stage, task):
-                natural = [added.get(query) != document for query, document in _pairs(run)]
-                rest = run.take(np.flatnonzero(natural))
-                without = measure(rest, task.judgements, metrics, ties=planned.ties)
+                is_retrieved = [added.get(query) != document for query, document in _pairs(run)]
+                retrieved = run.take(np.flatnonzero(is_retrieved))
+                without = measure(retrieved, task.judgements, metrics, ties=planned.ties)
                 safeguard = SafeguardRecord(len(added), without.means())
         costs = (self.loading, *output.costs, measuring.cost())
         record = Record(
@@ -288,26 +290,28 @@ class TaskRunner:
     def _index_loss(
         self, stage: Stage, run: Run, scores: Scores, resources: Resources
     ) -> dict[str, object]:
-        """What an approximate index cost, against the result of the same system without it."""
+        """Compare the run of an approximate index with exact search by the same system."""
         from r2med.retrieve.dense.milvus import SETTINGS
 
-        def without(unit: Unit) -> Unit:
-            kept = tuple(option for option in unit.options if option[0] not in SETTINGS)
-            return replace(unit, options=kept)
+        def remove_index(unit: Unit) -> Unit:
+            options = tuple(option for option in unit.options if option[0] not in SETTINGS)
+            return replace(unit, options=options)
 
-        exact_spec = map_units(parse(stage.text), without)
+        exact_spec = map_units(parse(stage.text), remove_index)
         exact = self.plan(System.from_spec(exact_spec, resources))
         result = self._result(exact, resources, ())
         metric = HEADLINE[0]
-        found = compare_columns(scores[metric], result.scores.at(scores.query_ids)[metric])
-        nearest, listed = (set(_pairs(list_.truncate(_NEAREST))) for list_ in (result.run, run))
+        comparison = compare_columns(scores[metric], result.scores.at(scores.query_ids)[metric])
+        exact_pairs = set(_pairs(result.run.truncate(_NEAREST)))
+        index_pairs = set(_pairs(run.truncate(_NEAREST)))
+        recall = len(exact_pairs & index_pairs) / max(1, len(exact_pairs))
         return {
             "exact": exact.stage.text,
-            f"recall_of_exact_{_NEAREST}": len(nearest & listed) / max(1, len(nearest)),
+            f"recall_of_exact_{_NEAREST}": recall,
             "metric": metric,
-            "difference": found.difference,
-            "low": found.interval.low,
-            "high": found.interval.high,
+            "difference": comparison.difference,
+            "low": comparison.interval.low,
+            "high": comparison.interval.high,
         }
 
 
@@ -322,13 +326,13 @@ def run_stage(stage: Stage, task: Task) -> Iterator[StageOutput]:
 
 
 def _metrics_of(stored: Result | None, extra_metrics: Sequence[Metric]) -> list[Metric]:
-    """Return the metrics of every result, those asked for, and those a stored result has."""
+    """Return the metrics that every result has, the extra ones, and those of a stored result."""
     earlier = [parse_metric(name) for name in stored.metrics] if stored else []
     return list(dict.fromkeys([*stored_metrics(), *extra_metrics, *earlier]))
 
 
 def _data_folder(task: Task, root: Path) -> str | None:
-    """Where the data lies, seen from the results folder, so that both may move together."""
+    """Return the folder of the data, relative to the results folder so that both can be moved."""
     if not task.source.is_dir():
         return None
     split = f"#{task.split}" if task.split and task.name.endswith(f"#{task.split}") else ""
@@ -336,7 +340,7 @@ def _data_folder(task: Task, root: Path) -> str | None:
 
 
 def _approximate_retriever(stage: Stage) -> str | None:
-    """The name of the retriever of a stage whose index may miss what exact search finds."""
+    """Return the name of the retriever of a stage if its index is approximate."""
     match stage:
         case Retrieval(name=name, retriever=retriever):
             return name if getattr(retriever, "approximate", False) else None
@@ -346,6 +350,6 @@ def _approximate_retriever(stage: Stage) -> str | None:
 
 
 def _pairs(run: Run) -> list[tuple[str, str]]:
-    """The query and the document of every entry."""
+    """Return the query and the document of every entry of a run."""
     table = run.to_table()
     return list(zip(table["query_id"].to_pylist(), table["document_id"].to_pylist(), strict=True))

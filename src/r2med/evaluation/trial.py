@@ -1,4 +1,4 @@
-"""One typed query through a system: every stage's ranking, and what it took."""
+"""Run one typed query through a system: the ranking of every stage, and the costs."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ QUERY = "typed"
 
 @dataclass(frozen=True)
 class Tried:
-    """A query's way through a system."""
+    """The rankings and costs of one query."""
 
     stages: list[tuple[str, list[tuple[str, float]]]]
-    """The documents that each part of the system ranked best, the first stage first."""
+    """The spec and the best documents with scores of every stage, the first stage first."""
     costs: tuple[StageCost, ...]
     searched: str
-    """What was searched with, where the system expands queries."""
+    """The expanded query; empty if the system does not expand queries."""
 
 
 class AsksModelError(LimitError):
-    """A system asks a language model, which was not allowed for this query."""
+    """A system calls a language model, which is not allowed for this query."""
 
 
 def try_query(
@@ -41,29 +41,44 @@ def try_query(
 ) -> Tried:
     """Run one query; nothing is stored.
 
-    Without `paid`, models that cost money are not asked; without `ask_models`, no language model.
+    Args:
+        system: The system.
+        task: The task whose corpus is searched.
+        text: The query.
+        paid: Whether models that cost money may be called.
+        ask_models: Whether language models may be called at all.
+        depth: Documents per stage.
+
     """
     if not text.strip():
         raise UsageError("The query is empty; type a question or a case.")
-    alone = replace(task, queries=Queries.of([QUERY], [text]), judgements=Judgements.none())
-    bound_stage = bind(system.stage, alone, keep=False)
-    for name, estimate in () if paid and ask_models else estimate_requests(bound_stage, alone):
-        if not ask_models:
-            raise AsksModelError(f"{name} asks a language model.")
-        if estimate.money != 0.0:
-            raise LimitError(
-                f"{name} asks a model that may cost money.\n"
-                "Start with a limit to allow it: --max-cost 1"
-            )
-    stages = list[tuple[str, list[tuple[str, float]]]]()
+    queries = Queries.of([QUERY], [text])
+    one_query = replace(task, queries=queries, judgements=Judgements.none())
+    bound_stage = bind(system.stage, one_query, keep=False)
+    if not (paid and ask_models):
+        _check_requests(bound_stage, one_query, ask_models=ask_models)
+    stages: list[tuple[str, list[tuple[str, float]]]] = []
 
     def run_and_show(stage: Stage, context: StageContext) -> StageOutput:
         output = stage.run(context)
-        ranking = sort_lists(output.run, stage.ties(alone)).ranking(QUERY)
+        ranking = sort_lists(output.run, stage.ties(one_query)).ranking(QUERY)
         stages.append((stage.text, ranking[:depth]))
         return output
 
-    context = StageContext(alone, run_and_show, system.resources.warn)
+    context = StageContext(one_query, run_and_show, system.resources.warn)
     output = run_and_show(bound_stage, context)
-    searched = (facts.get("first_lexical") for facts in output.facts.values())
-    return Tried(stages, output.costs, str(next(filter(None, searched), "")))
+    expanded = [facts.get("first_lexical") for facts in output.facts.values()]
+    searched = next((text for text in expanded if text), "")
+    return Tried(stages, output.costs, str(searched))
+
+
+def _check_requests(stage: Stage, task: Task, *, ask_models: bool) -> None:
+    """Raise LimitError if a stage calls a model that costs money, or any without `ask_models`."""
+    for name, estimate in estimate_requests(stage, task):
+        if not ask_models:
+            raise AsksModelError(f"{name} calls a language model.")
+        if estimate.money != 0.0:
+            raise LimitError(
+                f"{name} calls a model that may cost money.\n"
+                "Start with a limit to allow it: --max-cost 1"
+            )

@@ -1,4 +1,4 @@
-"""What the caller of an evaluation allows, as plain values that can be sent to a worker."""
+"""Options of an evaluation, as plain values that can be sent to a worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunOptions:
     llm_url: str | None = None
     """An OpenAI-compatible server for language models; None uses the registry's address."""
     limits: Limits | None = None
-    """What models behind HTTP may use in total; None reads the environment."""
+    """Limits on the total use of models behind HTTP; None reads the environment."""
     fresh: bool = False
     """Whether cached answers of language models are ignored."""
     prompts: Path | None = None

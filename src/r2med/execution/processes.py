@@ -1,4 +1,4 @@
-"""Workers that are processes of this machine, and the function that reads `--engine`.
+"""Workers that are processes on this machine, and the function that reads `--engine`.
 
 Written with subprocesses and pipes because the pools of the standard library do not survive a
 killed worker, cannot end one that hangs, and import the caller's script again.
@@ -20,18 +20,18 @@ from typing import Any
 from r2med.errors import UsageError
 from r2med.execution.resources import Warn, log_warning
 from r2med.execution.workers import (
-    Answer,
     LostError,
+    WorkerAnswer,
     WorkerHandle,
     Workers,
     divide_cores,
     usable_cores,
 )
 
-#: Seconds within which a worker whose pipe is closed ends by itself.
+#: Seconds that a worker has to exit after its pipe was closed; then it is killed.
 _EXIT_SECONDS = 5.0
-#: Bytes of freed memory that a worker keeps for the next batch: returning them to the system and
-#: asking for them again takes a tenth of the time of small models.
+#: Bytes of freed memory that a worker keeps for the next batch. Returning them to the system and
+#: allocating them again would take a tenth of the run time of small models.
 _KEPT_MEMORY = 512 * 1024**2
 
 
@@ -47,7 +47,7 @@ def open_workers(
     Args:
         engine: local, processes, processes=N, ray or ray=ADDRESS.
         timeout: Seconds that a worker may take for one piece of work; None is unlimited.
-        device: The torch device that was asked for; None lets each worker have a GPU.
+        device: The torch device of every worker; None gives each worker a GPU, if there are any.
         warn: Callback for user-facing warnings.
 
     """
@@ -58,20 +58,21 @@ def open_workers(
         if timeout is not None:
             raise UsageError("--worker-timeout needs --engine processes or --engine ray.")
         return None
-    if name == "processes" and (not value or (value.isdecimal() and int(value))):
-        return ProcessWorkers(int(value or 0), engine, timeout=timeout, device=device, warn=warn)
+    is_count = value.isdecimal() and int(value) > 0
+    if name == "processes" and (not value or is_count):
+        count = int(value) if value else None
+        return ProcessWorkers(count, engine, timeout=timeout, device=device, warn=warn)
     if name == "ray":
         from r2med.execution.ray_cluster import RayWorkers
 
         return RayWorkers(value, engine, timeout=timeout, device=device, warn=warn)
     raise UsageError(
-        f"--engine {engine!r} is not known. --engine is local, processes, processes=N, ray or "
-        "ray=ADDRESS."
+        f"--engine {engine!r}: expected local, processes, processes=N, ray or ray=ADDRESS."
     )
 
 
 class ProcessHandle(WorkerHandle):
-    """A process of this machine, which ends when its standard input does."""
+    """A process on this machine, which exits when its standard input is closed."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ class ProcessHandle(WorkerHandle):
         assert self.process.stdin and self.process.stdout
         self._requests, self._answers = self.process.stdin, self.process.stdout
 
-    def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
+    def call(self, method: str, *arguments: Any, seconds: float | None) -> WorkerAnswer:
         """Write a request and read the answer; kill the process if either takes too long."""
         request, began = pickle.dumps((method, arguments), protocol=5), time.monotonic()
         limit = threading.Timer(seconds or threading.TIMEOUT_MAX, self.process.kill)
@@ -94,13 +95,13 @@ class ProcessHandle(WorkerHandle):
         try:
             self._requests.write(request)
             self._requests.flush()
-            answer: Answer = pickle.load(self._answers)
+            answer: WorkerAnswer = pickle.load(self._answers)
             return answer
         except Exception:
-            ending = self._ending()
+            exit_reason = self._wait_for_exit()
             if seconds and time.monotonic() - began >= seconds:
                 raise LostError(f"no answer within {seconds:g} s") from None
-            raise LostError(f"the worker died ({ending})") from None
+            raise LostError(f"the worker died ({exit_reason})") from None
         finally:
             limit.cancel()
 
@@ -112,8 +113,8 @@ class ProcessHandle(WorkerHandle):
             with suppress(OSError):
                 pipe.close()
 
-    def _ending(self) -> str:
-        """Return how the process ended; it is killed unless it ends by itself now."""
+    def _wait_for_exit(self) -> str:
+        """Return why the process ended; kill it if it does not exit within a few seconds."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_EXIT_SECONDS)
         self.process.kill()
@@ -125,11 +126,18 @@ class ProcessHandle(WorkerHandle):
 
 
 class ProcessWorkers(Workers):
-    """Processes of this machine."""
+    """Workers that are processes on this machine."""
 
     def __init__(
-        self, count: int, name: str, *, timeout: float | None, device: str | None, warn: Warn
+        self,
+        count: int | None,
+        name: str,
+        *,
+        timeout: float | None,
+        device: str | None,
+        warn: Warn,
     ) -> None:
+        """Choose the number of workers by the GPUs and cores of this machine if `count` is None."""
         super().__init__(name, timeout=timeout, warn=warn)
         self._gpus = visible_gpus() if device is None else []
         self._count = count or divide_cores(usable_cores(), len(self._gpus))[0]

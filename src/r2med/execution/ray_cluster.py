@@ -1,12 +1,12 @@
-"""Workers on a Ray cluster: actors that Ray places where there is room, on any of its machines.
+"""Workers on a Ray cluster: actors on any machine of the cluster that has free resources.
 
 A worker whose machine is lost is replaced when the cluster has room for it, and machines that join
 get workers too.
 
 Ray's processes run pickled code for everyone who can connect. A cluster that is started here
-therefore has a random token, which only this process and its children know, and its files belong to
-this user alone. Ray must not start by itself either: it would do so in a call that comes after its
-end, in whatever thread that is, and a process that ends meanwhile may crash.
+therefore needs a random token, which only this process and its children know, and only this user
+can read its files. Ray's automatic start is switched off: a call after the shutdown of Ray would
+start it again, in any thread, and a process that exits at that moment may crash.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from r2med.execution.resources import Warn
 from r2med.execution.worker import Worker
 from r2med.execution.workers import (
     CAPACITY_CHECK_SECONDS,
-    Answer,
     LostError,
+    WorkerAnswer,
     WorkerHandle,
     Workers,
     divide_cores,
@@ -39,27 +39,27 @@ from r2med.execution.workers import (
 
 _Node = TypeVar("_Node")
 
-#: Bytes for objects in transfer between machines, where the cluster is started here.
+#: Bytes for objects in transfer between machines, for a cluster that is started here.
 _OBJECT_STORE = 256 * 1024**2
-#: Seconds that a worker waits for room before the user is told.
+#: Seconds that a worker waits for free resources before the user is warned.
 _ROOM_SECONDS = 30.0
-#: Set before Ray is imported: no statistics are sent, Ray does not start by itself, and its first
-#: process may take two minutes to start.
+#: Set before Ray is imported: no statistics are sent, Ray does not start automatically, and its
+#: first process may take two minutes to start.
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_gcs_server_port_wait_time_s": "120",
 }
-#: Ray's processes wait for each other for 15 s, which is fixed. A busy machine may need longer, and
-#: is quicker the second time, when the files are in memory.
+#: Ray's processes wait for each other for 15 s, which cannot be changed. A busy machine may need
+#: longer, and is faster the second time, when the files are in memory.
 _START_ATTEMPTS = 4
-#: Set for a cluster that is started here: Ray stays on the loopback (this is its switch for
-#: machines without clusters), and requests need a token.
+#: Set for a cluster that is started here: Ray listens on the loopback interface only (the first
+#: variable does that, despite its name), and requests need a token.
 _OWN_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
 
 
 class ActorHandle(WorkerHandle):
-    """An actor of Ray, which answers one request after another."""
+    """A Ray actor, which answers one request after another."""
 
     def __init__(self, ray: Any, actor: Any, report_waiting: Callable[[], None]) -> None:
         super().__init__()
@@ -67,15 +67,15 @@ class ActorHandle(WorkerHandle):
         self._actor = actor
         self._report_waiting = report_waiting
 
-    def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
-        """Call the actor; report when the cluster has had no room for it for a while."""
+    def call(self, method: str, *arguments: Any, seconds: float | None) -> WorkerAnswer:
+        """Call the actor; warn if the cluster has no room for it within half a minute."""
         reference = getattr(self._actor, method).remote(*arguments)
         try:
             if method == "begin":
                 seconds = None  # until the cluster has room
                 if not self._ray.wait([reference], timeout=_ROOM_SECONDS)[0]:
                     self._report_waiting()
-            answer: Answer = self._ray.get(reference, timeout=seconds)
+            answer: WorkerAnswer = self._ray.get(reference, timeout=seconds)
         except self._ray.exceptions.GetTimeoutError:
             raise LostError(f"no answer within {seconds:g} s") from None
         except self._ray.exceptions.RayError as problem:
@@ -89,7 +89,7 @@ class ActorHandle(WorkerHandle):
 
 
 class RayWorkers(Workers):
-    """Actors of a Ray cluster: one per GPU, or some cores for each."""
+    """Actors of a Ray cluster, each with one GPU or with several cores."""
 
     def __init__(
         self, address: str, name: str, *, timeout: float | None, device: str | None, warn: Warn
@@ -100,10 +100,10 @@ class RayWorkers(Workers):
         self._device = device
         self._ray: Any = None
         self._started_here = False
-        self._checked = 0.0
+        self._checked_at = 0.0
         self._count = 0
         self._resources_each: dict[str, int] = {}
-        """What Ray reserves for one worker."""
+        """The resources that Ray reserves for one worker."""
 
     def close(self) -> None:
         """End the workers, and the cluster if this object started or joined it."""
@@ -113,12 +113,12 @@ class RayWorkers(Workers):
         self._ray = None
 
     def _capacity(self) -> int:
-        if self._ray is None or time.monotonic() - self._checked > CAPACITY_CHECK_SECONDS:
+        if self._ray is None or time.monotonic() - self._checked_at > CAPACITY_CHECK_SECONDS:
             room = self._connect().cluster_resources()
             gpus = int(room.get("GPU", 0)) if self._device is None else 0
             self._count, cores = divide_cores(max(1, int(room.get("CPU", 1))), gpus)
             self._resources_each = {"num_gpus": 1} if gpus else {"num_cpus": cores}
-            self._checked = time.monotonic()
+            self._checked_at = time.monotonic()
         return self._count
 
     def _launch(self, index: int) -> ActorHandle:
@@ -127,13 +127,13 @@ class RayWorkers(Workers):
         return ActorHandle(self._ray, actor, self._report_waiting)
 
     def _report_waiting(self) -> None:
-        """Report that there is no room, unless other workers do the work."""
+        """Warn that no worker could start yet, unless others are running."""
         with self._changed:
             if not any(handle.ready for handle in self._handles):
                 self._warn_once("the Ray cluster has no room for a worker yet; waiting for it.")
 
     def _connect(self) -> Any:
-        """Return Ray, joined to the cluster of the address, to the one here, or to a new one."""
+        """Return the module `ray`, connected to the cluster at the address or to a new one here."""
         if self._ray is not None:
             return self._ray
         for name, value in _SETTINGS.items():
@@ -154,8 +154,8 @@ class RayWorkers(Workers):
             except (OSError, ValueError, RuntimeError) as problem:
                 raise _unreachable(self.name, first_line(problem)) from None
             self._started_here = True
-            # Runs before Ray's own function for the end of the process, which was registered
-            # earlier: workers must be gone before Ray is.
+            # Functions registered later run earlier, so this one runs before Ray's own: workers
+            # must have ended before Ray shuts down.
             atexit.register(_close_if_alive, weakref.ref(self))
         with suppress(ValueError):  # Ray has replaced the handler; only the main thread can set it
             signal.signal(signal.SIGTERM, terminate)
@@ -164,8 +164,8 @@ class RayWorkers(Workers):
 
 
 def _set_token() -> None:
-    """Let a cluster that starts here ask for a random token; Ray reads this when it is imported."""
-    if "ray" in sys.modules:  # imported by the caller, who has chosen the settings then
+    """Make a cluster that starts here require a token; Ray reads the variables on import."""
+    if "ray" in sys.modules:  # too late to set them: the caller has imported Ray
         return
     for name, value in _OWN_CLUSTER.items():
         os.environ.setdefault(name, value)
@@ -218,12 +218,12 @@ def _end_processes(problem: Exception) -> None:
 
 @contextmanager
 def _private_files() -> Iterator[None]:
-    """Let files of this process, and of processes that it starts, belong to this user alone."""
-    before = os.umask(0o077)
+    """Let only this user read files of this process and of processes that it starts."""
+    previous_mask = os.umask(0o077)
     try:
         yield
     finally:
-        os.umask(before)
+        os.umask(previous_mask)
 
 
 def _close_if_alive(reference: weakref.ref[RayWorkers]) -> None:
@@ -233,18 +233,18 @@ def _close_if_alive(reference: weakref.ref[RayWorkers]) -> None:
 
 
 def _check_address(engine: str, address: str | None) -> None:
-    """Raise at once where nothing answers at HOST:PORT; Ray itself tries again for minutes."""
+    """Raise at once if nothing answers at HOST:PORT; Ray itself would retry for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         except (OSError, OverflowError) as problem:
-            why = (getattr(problem, "strerror", None) or str(problem)).lower()
-            raise _unreachable(engine, f"no Ray cluster answers at {address} ({why}).") from None
+            reason = (getattr(problem, "strerror", None) or str(problem)).lower()
+            raise _unreachable(engine, f"no Ray cluster answers at {address} ({reason}).") from None
 
 
-def _unreachable(engine: str, why: str) -> MissingError:
+def _unreachable(engine: str, reason: str) -> MissingError:
     return MissingError(
-        f"--engine {engine}: {why}\nStart a cluster there with `ray start --head` and name the "
+        f"--engine {engine}: {reason}\nStart a cluster there with `ray start --head` and give the "
         "address that it prints, or leave the address out to start one on this machine."
     )

@@ -1,4 +1,4 @@
-"""What stages share and somebody must close: the budget, chat clients and workers."""
+"""Resources that stages share and that must be closed: the budget, chat clients and workers."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Resources:
         """Keep the options and callbacks; nothing is opened yet.
 
         Args:
-            options: What the caller allows; the defaults of `RunOptions` if None.
+            options: Device, limits and prompts; the defaults of `RunOptions` if None.
             warn: Callback for user-facing warnings.
             progress: Callback for the progress of encoding, indexing and language models.
-            workers: Where models run; None is this process.
-            shares_home: Whether what is written to the home reaches the process that started the
-                evaluation; False in a worker on another machine.
+            workers: The workers that run models; None runs them in this process.
+            shares_home: Whether this process and the one that started the evaluation use the same
+                home folder; False in a worker on another machine.
 
         """
         self.options = options or RunOptions()
@@ -68,17 +68,18 @@ class Resources:
         self.workers = workers
         self.shares_home = shares_home
         self.ignores_caches = False
-        """Whether cached embeddings, scores and indexes are computed again and replaced."""
+        """Whether cached embeddings, scores and indexes are recomputed and replaced."""
         self._remote: Remote | None = None
 
     @contextmanager
     def ignore_caches(self) -> Iterator[None]:
-        """Compute everything local again while the block runs; answers of servers stay cached."""
-        before, self.ignores_caches = self.ignores_caches, True
+        """Recompute everything local while the block runs; cached answers of servers are used."""
+        previous = self.ignores_caches
+        self.ignores_caches = True
         try:
             yield
         finally:
-            self.ignores_caches = before
+            self.ignores_caches = previous
 
     @property
     def remote(self) -> Remote:

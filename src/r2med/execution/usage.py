@@ -1,4 +1,4 @@
-"""What a piece of work used: texts, tokens, calls, money, time of requests."""
+"""The usage of one step of a stage: texts, tokens, calls, money and request times."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What one step of a stage used; a figure that is not known is None, never zero."""
+    """The usage of one step of a stage; an unknown figure is None, never zero."""
 
     texts: int | None = None
     tokens: int | None = None
     calls: int | None = None
     money: float | None = None
-    """US dollars, where a price is known."""
+    """US dollars; None if no price is known."""
     cached: int | None = None
-    """Texts, pairs or calls that a cache answered; `texts`, `tokens`, `calls` and `money` leave
-    them out."""
+    """Texts, pairs or calls that a cache answered. They are not counted in `texts`, `tokens`,
+    `calls` and `money`."""
     cached_tokens: int | None = None
-    """Tokens of the cached answers of language models when they were made."""
+    """Tokens that the cached answers of language models once needed."""
     cached_money: float | None = None
     answer_seconds: float | None = None
-    """Wall time of the requests to language models; cached answers count as recorded."""
+    """Wall time of the requests to language models; cached answers count with their first time."""
     request_p50: float | None = None
-    """Median seconds of one request, from sending it to its last byte."""
+    """Median seconds of one request, from sending it to the last byte of the answer."""
     request_p95: float | None = None
+    """95th percentile of the same."""
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Usage:
@@ -34,14 +35,14 @@ class Usage:
         names = [field.name for field in fields(cls)]
         return cls(**{name: facts[name] for name in names if _is_number(facts.get(name))})
 
-    def __add__(self, other: Usage) -> Usage:
-        """Add what is known; of times per request the longer one is kept."""
+    def __add__(self, right: Usage) -> Usage:
+        """Add the figures; of request times, which cannot be added, the longer one is kept."""
         total: dict[str, Any] = {}
-        for field in fields(self):
-            values = [getattr(usage, field.name) for usage in (self, other)]
-            known = [value for value in values if value is not None]
+        for field in fields(Usage):
+            values = [getattr(usage, field.name) for usage in (self, right)]
+            numbers = [value for value in values if value is not None]
             combine = max if field.name.startswith("request_") else sum
-            total[field.name] = combine(known) if known else None
+            total[field.name] = combine(numbers) if numbers else None
         return Usage(**total)
 
 

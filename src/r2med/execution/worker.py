@@ -1,4 +1,4 @@
-"""What one worker does: build stages, work on pieces, and answer every request.
+"""One worker: it builds stages, processes batches of work with them, and answers every request.
 
 `main` runs a worker that reads requests from its standard input and answers on its standard output.
 Pickle is used only between a process and the workers it started, over pipes that no one else can
@@ -22,30 +22,30 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from r2med.errors import R2MedError, WorkError
-from r2med.execution.memory import out_of_memory
+from r2med.execution.memory import is_out_of_memory
 from r2med.execution.resources import Resources
-from r2med.execution.workers import Answer, StageSpec
+from r2med.execution.workers import StageSpec, WorkerAnswer
 
-#: Stages and shared pieces that a worker holds at a time; the least recently used goes first.
+#: Stages and shared inputs that a worker holds at a time; the least recently used is dropped.
 _MOST_HELD = 4
 
 
 class Worker:
-    """Stages in the memory of one process, and the work done with them."""
+    """Builds stages in one process, and runs functions with them."""
 
     def __init__(self) -> None:
         self._held: dict[object, Any] = {}
-        """Stages by their spec and pieces by their key, the last one used last."""
+        """Stages by their spec and shared inputs by their key, most recently used last."""
         self._warnings: list[str] = []
         self._shares_home = False
 
-    def begin(self, home: tuple[Path, str] | None, folder: Path) -> Answer:
+    def begin(self, home: tuple[Path, str] | None, folder: Path) -> WorkerAnswer:
         """Return the version and host name, and use the driver's home if it can be reached.
 
         Args:
-            home: A file in the driver's home and its content: the path alone could be another
-                machine's.
-            folder: The driver's working folder, to which paths in specs refer.
+            home: A file in the driver's home, and its content. The content is compared because
+                the same path may exist on another machine.
+            folder: The driver's working folder; paths in specs are relative to it.
 
         """
         with suppress(OSError):
@@ -54,10 +54,10 @@ class Worker:
             if home is not None and home[0].read_text(encoding="utf-8") == home[1]:
                 os.environ["R2MED_HOME"] = str(home[0].parent)
                 self._shares_home = True
-        return Answer([version("r2med"), socket.gethostname()])
+        return WorkerAnswer([version("r2med"), socket.gethostname()])
 
-    def load_stage(self, stage: StageSpec) -> Answer:
-        """Build a stage, unless it is held."""
+    def load_stage(self, stage: StageSpec) -> WorkerAnswer:
+        """Build a stage, unless the worker holds it already."""
 
         def build() -> list[Any]:
             self._stage(stage)
@@ -65,41 +65,45 @@ class Worker:
 
         return self._answer(stage, build)
 
-    def hold(self, key: str, value: Any) -> Answer:
-        """Keep a shared piece for the jobs that use it."""
+    def hold(self, key: str, value: Any) -> WorkerAnswer:
+        """Keep a shared input in memory for the jobs that use it."""
         self._make_room()
         self._held[key] = value
-        return Answer([], held=tuple(self._held))
+        return WorkerAnswer([], held=tuple(self._held))
 
     def work(
-        self, stage: StageSpec, function: Callable[[Any, Any], Iterable[Any]], piece: Any
-    ) -> Answer:
-        """Return the outputs of a function for one piece."""
-        return self._answer(stage, lambda: list(function(self._stage(stage), piece)))
+        self, stage: StageSpec, function: Callable[[Any, Any], Iterable[Any]], work_input: Any
+    ) -> WorkerAnswer:
+        """Return the outputs of a function for one input."""
+        return self._answer(stage, lambda: list(function(self._stage(stage), work_input)))
 
     def work_on_held(
         self, stage: StageSpec, function: Callable[[Any, Any], Iterable[Any]], key: str
-    ) -> Answer:
-        """Return the outputs of a function for a shared piece."""
+    ) -> WorkerAnswer:
+        """Return the outputs of a function for a shared input."""
         if key not in self._held:
-            return Answer([], WorkError("the worker no longer holds the piece"))
+            return WorkerAnswer([], WorkError("the worker no longer holds the shared input"))
         return self.work(stage, function, self._held[key])
 
-    def _answer(self, stage: StageSpec, compute: Callable[[], list[Any]]) -> Answer:
-        """Compute outputs; where memory runs out, drop everything else and try once more."""
-        outputs, error = list[Any](), None
+    def _answer(self, stage: StageSpec, compute: Callable[[], list[Any]]) -> WorkerAnswer:
+        """Compute outputs; if memory runs out, drop all other stages and try once more."""
+        outputs: list[Any] = []
+        error: R2MedError | None = None
         try:
             outputs = compute()
         except Exception as problem:
-            others = [key for key in self._held if isinstance(key, StageSpec) and key != stage]
-            if others and out_of_memory(problem):
-                for other in others:
-                    del self._held[other]
+            unused = [key for key in self._held if isinstance(key, StageSpec) and key != stage]
+            if unused and is_out_of_memory(problem):
+                for key in unused:
+                    del self._held[key]
                 return self._answer(stage, compute)
-            error = problem if isinstance(problem, R2MedError) else None
-            error = error or WorkError(f"{type(problem).__name__}: {problem}")
-        warnings, self._warnings[:] = tuple(self._warnings), []
-        return Answer(outputs, error, warnings, tuple(self._held))
+            if isinstance(problem, R2MedError):
+                error = problem
+            else:
+                error = WorkError(f"{type(problem).__name__}: {problem}")
+        warnings = tuple(self._warnings)
+        self._warnings.clear()
+        return WorkerAnswer(outputs, error, warnings, tuple(self._held))
 
     def _stage(self, stage: StageSpec) -> Any:
         """Return the stage of a spec, built on first use."""
@@ -119,9 +123,9 @@ class Worker:
 
 
 def main() -> None:
-    """Answer requests until the driver closes the pipe, in whatever way it ends.
+    """WorkerAnswer requests until the driver closes the pipe or dies.
 
-    What models print goes to standard error; Ctrl-C is left to the driver.
+    Anything that models print goes to standard error. Ctrl-C is ignored: the driver handles it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
@@ -136,7 +140,7 @@ def main() -> None:
 
 
 def _listen(pipe: BinaryIO, requests: queue.SimpleQueue[tuple[str, tuple[Any, ...]]]) -> None:
-    """Read ahead, and end this process, busy or not, when the driver is gone."""
+    """Queue requests as they arrive, and exit at once, even while working, if the pipe closes."""
     try:
         while True:
             requests.put(pickle.load(pipe))

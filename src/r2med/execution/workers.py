@@ -1,10 +1,10 @@
-"""The rules by which workers share pieces of work, whatever the workers are.
+"""How jobs are shared among workers: queue, retries, time limits and lost workers.
 
 A worker is a process, on this machine or another one. It receives the spec of a stage, the caller's
-options and a piece of work; it builds the stage once and keeps it. Pieces are cut in the same way
-everywhere, so results do not depend on the number of workers. A piece that fails, hangs or kills
-its worker is tried again on another worker, three times in total; then it is reported, and the
-other pieces continue.
+options and an input; it builds the stage once and keeps it. Work is cut into inputs in the same way
+for any number of workers, so results do not depend on it. A job that fails, hangs or kills its
+worker is tried again on another worker, three times in total; then its failure is reported, and the
+other jobs continue.
 
 Each worker has a thread in this process, which sends it one request at a time.
 """
@@ -32,53 +32,55 @@ from r2med.paths import home_folder
 from r2med.storage import write_file
 from r2med.versions import installed_versions
 
-#: How often a piece is tried before it counts as failed.
+#: How often a job is tried before it counts as failed.
 ATTEMPTS = 3
-#: Cores per worker where there are no GPUs and enough cores.
+#: Cores per worker on machines without GPUs that have enough cores.
 _CORES_PER_WORKER = 4
+#: Jobs in the queue per worker, so that none waits for the driver.
+_QUEUED_PER_WORKER = 4
 #: Seconds within which a worker must start, and within which it must load a model.
 _START_SECONDS, _LOAD_SECONDS = 120.0, 3600.0
-#: Seconds between two checks whether there is room for more workers.
+#: Seconds between two checks for room for more workers.
 CAPACITY_CHECK_SECONDS = 2.0
 
 Tag = TypeVar("Tag")
-Piece = TypeVar("Piece")
+Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 
 @dataclass(frozen=True)
 class StageSpec:
-    """From what a worker builds a stage."""
+    """The instructions by which a worker builds a stage."""
 
     spec: str
     options: RunOptions
     build: Callable[[str, Resources], Any]
-    """A function of a module, which is sent by its name."""
+    """A module-level function, because it is pickled by name."""
 
 
 @dataclass(frozen=True)
-class SharedPiece(Generic[Piece]):
-    """A large piece that several jobs use; it is sent to each worker once."""
+class SharedInput(Generic[Input]):
+    """A large input that several jobs use; it is sent to each worker once."""
 
     key: str
-    value: Piece
+    value: Input
     name: str
-    """How error messages call the job."""
+    """The name of the job in error messages."""
 
     def __str__(self) -> str:
         return self.name
 
 
 @dataclass(frozen=True)
-class Answer:
+class WorkerAnswer:
     """A worker's answer to one request."""
 
     outputs: list[Any]
     error: R2MedError | None = None
-    """Why there are no outputs."""
+    """The reason if the work failed."""
     warnings: tuple[str, ...] = ()
     held: tuple[object, ...] = ()
-    """The stages and shared pieces that the worker holds in memory now."""
+    """The stages and the keys of shared inputs that the worker holds in memory now."""
 
 
 class LostError(WorkError):
@@ -86,16 +88,16 @@ class LostError(WorkError):
 
 
 class WorkerHandle(ABC):
-    """The driver's end of one worker."""
+    """The connection of this process, the driver, to one worker."""
 
     def __init__(self) -> None:
         self.ready = False
         self.held: tuple[object, ...] = ()
-        """What the worker held in memory by its last answer."""
+        """The stages and keys that the worker held in memory at its last answer."""
 
     @abstractmethod
-    def call(self, method: str, *arguments: Any, seconds: float | None) -> Answer:
-        """Send one request and wait for the answer; LostError if none comes in time."""
+    def call(self, method: str, *arguments: Any, seconds: float | None) -> WorkerAnswer:
+        """Send one request and return the answer; raise LostError if none comes in time."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -103,15 +105,15 @@ class WorkerHandle(ABC):
 
 
 @dataclass(eq=False)
-class Job:
-    """One piece of work on its way through the workers."""
+class WorkerJob:
+    """One call of a function with one input, from the queue to its outputs."""
 
     stage: StageSpec
     function: Callable[[Any, Any], Iterable[Any]]
-    piece: Any
+    work_input: Any
     future: Future[list[Any]] = field(default_factory=Future)
     failed_on: list[WorkerHandle] = field(default_factory=list)
-    wanted: bool = True
+    is_cancelled: bool = False
 
 
 class Workers(ABC):
@@ -121,35 +123,39 @@ class Workers(ABC):
         self.name = name
         """The value of --engine."""
         self.share_home = True
-        """Whether workers that can reach the driver's home write embeddings there themselves."""
+        """Whether workers that can reach the driver's home write embeddings there directly."""
         self._timeout = timeout
         self._warn_once = cache(warn)
-        self._queue: deque[Job] = deque()
+        self._queue: deque[WorkerJob] = deque()
         self._threads: list[threading.Thread] = []
         self._handles: list[WorkerHandle] = []
         self._failed_starts = 0
         self._home_mark: tuple[Path, str] | None = None
         self._changed = threading.Condition()
-        """Guards all of the above, and wakes threads when there may be work for them."""
+        """Lock for the attributes above; notified when there may be work for a thread."""
         weakref.finalize(self, _end, self._threads, self._handles)
 
     def map(
         self,
         stage: StageSpec,
-        function: Callable[[Any, Piece], Iterable[Output]],
-        pieces: Iterable[tuple[Tag, Piece]],
+        function: Callable[[Any, Input], Iterable[Output]],
+        tagged_inputs: Iterable[tuple[Tag, Input]],
     ) -> Iterator[tuple[Tag, Output]]:
-        """Yield what `function(stage, piece)` returns for every piece, in any order, with its tag.
+        """Yield the outputs of `function(stage, input)` for every input, in any order, with tags.
 
-        A WorkError at the end names the pieces that failed.
+        Raises:
+            WorkError: At the end, if inputs failed; it describes the first of them.
+
         """
-        waiting, count, failures = iter(pieces), 0, list[WorkError]()
-        pending: dict[Future[list[Output]], tuple[Tag, Job]] = {}
+        waiting = iter(tagged_inputs)
+        count = 0
+        failures: list[WorkError] = []
+        pending: dict[Future[list[Output]], tuple[Tag, WorkerJob]] = {}
         try:
             while True:
-                free = max(0, 4 * self._start_missing() - len(pending))
-                for tag, piece in islice(waiting, free):
-                    job = self._enqueue(stage, function, piece)
+                most_pending = _QUEUED_PER_WORKER * self._start_missing()
+                for tag, work_input in islice(waiting, max(0, most_pending - len(pending))):
+                    job = self._enqueue(stage, function, work_input)
                     pending[job.future] = (tag, job)
                     count += 1
                 if not pending:
@@ -163,23 +169,26 @@ class Workers(ABC):
                         continue
                     for output in outputs:
                         yield tag, output
-        finally:  # do not start what nobody waits for any more
+        finally:  # cancel the jobs that are left if the caller stops iterating
             with self._changed:
                 for _, job in pending.values():
-                    job.wanted = False
+                    job.is_cancelled = True
                     with suppress(ValueError):
                         self._queue.remove(job)
         if failures:
             raise WorkError(
-                f"{len(failures):,} of {count:,} pieces of work failed, each {ATTEMPTS} times; "
-                f"the results of the others are kept. The first: {failures[0]}"
+                f"{len(failures):,} of {count:,} batches failed, each {ATTEMPTS} times; the "
+                f"results of the others are kept. The first: {failures[0]}"
             )
 
     def submit(
-        self, stage: StageSpec, function: Callable[[Any, Any], Iterable[Output]], piece: object
+        self,
+        stage: StageSpec,
+        function: Callable[[Any, Any], Iterable[Output]],
+        work_input: object,
     ) -> Callable[[], list[Output]]:
-        """Start a piece of work and return a function that waits for its outputs."""
-        job = self._enqueue(stage, function, piece)
+        """Queue a call of `function(stage, input)` and return a function that waits for outputs."""
+        job = self._enqueue(stage, function, work_input)
         self._start_missing()
 
         def wait_for_outputs() -> list[Output]:
@@ -190,7 +199,7 @@ class Workers(ABC):
         return wait_for_outputs
 
     def close(self) -> None:
-        """End every worker; the next piece starts them again."""
+        """End every worker; the next job starts them again."""
         threads = list(self._threads)
         self._stop(WorkError("stopped"))
         _end(self._threads, self._handles)
@@ -199,7 +208,7 @@ class Workers(ABC):
 
     @abstractmethod
     def _capacity(self) -> int:
-        """How many workers there is room for; called before the first of them starts."""
+        """Return how many workers there is room for; called before the first of them starts."""
 
     @abstractmethod
     def _launch(self, index: int) -> WorkerHandle:
@@ -215,15 +224,17 @@ class Workers(ABC):
                 thread.start()
             return len(self._threads)
 
-    def _enqueue(self, stage: StageSpec, function: Callable[..., Any], piece: Any) -> Job:
-        job = Job(stage, function, piece)
+    def _enqueue(
+        self, stage: StageSpec, function: Callable[..., Any], work_input: Any
+    ) -> WorkerJob:
+        job = WorkerJob(stage, function, work_input)
         with self._changed:
             self._queue.append(job)
             self._changed.notify_all()
         return job
 
     def _stop(self, error: Exception) -> None:
-        """Fail all waiting jobs and let the threads end when they are done."""
+        """Fail all waiting jobs; each thread ends after its current job."""
         with self._changed:
             self._threads.clear()
             while self._queue:
@@ -231,15 +242,15 @@ class Workers(ABC):
             self._changed.notify_all()
 
     def _serve(self, index: int) -> None:
-        """Employ one worker after the other until this thread is to end."""
+        """Start a worker and use it, and another one if it is lost, until this thread must end."""
         try:
             while threading.current_thread() in self._threads:
-                self._employ(self._launch(index))
+                self._use_worker(self._launch(index))
         except Exception as problem:
             self._stop(problem)
 
-    def _employ(self, handle: WorkerHandle) -> None:
-        """Give a worker jobs as long as it lives."""
+    def _use_worker(self, handle: WorkerHandle) -> None:
+        """Send jobs to a worker until it is lost or this thread must end."""
         try:
             with self._changed:
                 self._handles.append(handle)
@@ -247,7 +258,7 @@ class Workers(ABC):
                     return
             self._begin(handle)
             while job := self._next_job(handle):
-                self._do(job, handle)
+                self._run_job(job, handle)
         except LostError:
             pass
         finally:
@@ -257,7 +268,7 @@ class Workers(ABC):
                 self._changed.notify_all()
 
     def _begin(self, handle: WorkerHandle) -> None:
-        """Check that the worker runs the same version."""
+        """Wait for the worker to start, and check that it runs the same version of r2med."""
         try:
             answer = handle.call("begin", self._home_mark, Path.cwd(), seconds=_START_SECONDS)
         except LostError as problem:
@@ -277,33 +288,37 @@ class Workers(ABC):
         self._failed_starts = 0
         handle.ready = True
 
-    def _next_job(self, handle: WorkerHandle) -> Job | None:
-        """Wait for a job that has not failed on this worker, or has failed on every worker."""
+    def _next_job(self, handle: WorkerHandle) -> WorkerJob | None:
+        """Wait for a job for this worker: one that did not fail on it, or failed on all workers.
+
+        Returns None if this thread must end.
+        """
         with self._changed:
             while threading.current_thread() in self._threads:
-                ready = [other for other in self._handles if other.ready]
+                ready = [worker for worker in self._handles if worker.ready]
                 for job in self._queue:
-                    failed_everywhere = all(other in job.failed_on for other in ready)
+                    failed_everywhere = all(worker in job.failed_on for worker in ready)
                     if handle not in job.failed_on or failed_everywhere:
                         self._queue.remove(job)
                         return job
                 self._changed.wait()
         return None
 
-    def _do(self, job: Job, handle: WorkerHandle) -> None:
-        """Let a worker do a job, after it has loaded what it lacks."""
-        piece = job.piece
+    def _run_job(self, job: WorkerJob, handle: WorkerHandle) -> None:
+        """Let a worker do a job, after it has loaded the stage and the shared input if needed."""
+        work_input = job.work_input
         requests: list[tuple[str, tuple[Any, ...], float | None]] = []
-        # Loading may take longer than a piece of work, so it has a limit of its own.
+        # Loading a model may take longer than a batch, so it has a separate time limit.
         load_seconds = _LOAD_SECONDS if self._timeout else None
         if job.stage not in handle.held:
             requests.append(("load_stage", (job.stage,), load_seconds))
-        if isinstance(piece, SharedPiece):
-            if piece.key not in handle.held:
-                requests.append(("hold", (piece.key, piece.value), load_seconds))
-            requests.append(("work_on_held", (job.stage, job.function, piece.key), self._timeout))
+        if isinstance(work_input, SharedInput):
+            key = work_input.key
+            if key not in handle.held:
+                requests.append(("hold", (key, work_input.value), load_seconds))
+            requests.append(("work_on_held", (job.stage, job.function, key), self._timeout))
         else:
-            requests.append(("work", (job.stage, job.function, piece), self._timeout))
+            requests.append(("work", (job.stage, job.function, work_input), self._timeout))
         try:
             for method, arguments, seconds in requests:
                 answer = handle.call(method, *arguments, seconds=seconds)
@@ -321,32 +336,35 @@ class Workers(ABC):
         except Exception as problem:  # for example an argument that cannot be pickled
             job.future.set_exception(problem)
 
-    def _retry_or_fail(self, job: Job, handle: WorkerHandle, error: R2MedError) -> None:
-        """Let another worker try the job, unless enough have, or nobody waits for it."""
+    def _retry_or_fail(self, job: WorkerJob, handle: WorkerHandle, error: R2MedError) -> None:
+        """Queue the job for another worker, unless it failed too often or is cancelled."""
         job.failed_on.append(handle)
-        message = f"{job.piece}: {error}"
+        message = f"{job.work_input}: {error}"
         with self._changed:
-            active = job.wanted and threading.current_thread() in self._threads
+            is_active = not job.is_cancelled and threading.current_thread() in self._threads
             if isinstance(error, UsageError):
                 job.future.set_exception(error)
-            elif len(job.failed_on) >= ATTEMPTS or not active:
+            elif len(job.failed_on) >= ATTEMPTS or not is_active:
                 job.future.set_exception(WorkError(message))
             else:
                 self._queue.appendleft(job)
                 self._changed.notify_all()
-                self._warn_once(f"{message.splitlines()[0]}; tried again on another worker.")
+                self._warn_once(f"{message.splitlines()[0]}; retrying on another worker.")
 
 
 def _end(threads: list[threading.Thread], handles: list[WorkerHandle]) -> None:
-    """End workers and let their threads start no others; also when this process exits."""
+    """End workers and stop their threads from starting others; also called at exit."""
     threads.clear()
     for handle in list(handles):
         handle.kill()
 
 
 def divide_cores(cores: int, gpus: int) -> tuple[int, int]:
-    """Return how many workers a machine or cluster has room for, and the cores of each."""
-    count = gpus or max(cores // _CORES_PER_WORKER, min(cores, 2))
+    """Return the number of workers for a machine or cluster, and the cores of each.
+
+    There is one worker per GPU; without GPUs, one per four cores, but two if there are two cores.
+    """
+    count = gpus if gpus else max(cores // _CORES_PER_WORKER, min(cores, 2))
     return count, max(1, cores // count)
 
 
@@ -358,7 +376,7 @@ def usable_cores() -> int:
 
 
 def _mark_home() -> tuple[Path, str]:
-    """Return a file in the home folder whose content no other home has."""
+    """Return a file in the home folder, and its content: a random id that identifies the home."""
     path = home_folder() / "home-id"
     if not path.is_file():
         write_file(path, os.urandom(16).hex())

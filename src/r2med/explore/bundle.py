@@ -120,9 +120,9 @@ class _Site:
             side_by_side = list(stored)[
                 : len(stored) if len(stored) <= MOST_SYSTEMS else _QUERY_SYSTEMS
             ]
-            shown = [stored[system] for system in side_by_side]
-            judged = [query.query_id for query in query_scores(shown, METRIC)]
-            for query_id in [*judged, *snapshot.unjudged(shown)]:
+            side_results = [stored[system] for system in side_by_side]
+            judged = [query.query_id for query in query_scores(side_results, METRIC)]
+            for query_id in [*judged, *snapshot.unjudged_queries(side_results)]:
                 make = partial(self._query, name, query_id, side_by_side)
                 self.pages["query", name, query_id] = make
         for scope, systems in self.compared.items():

@@ -32,8 +32,9 @@ from r2med.results.leaderboard import Leaderboard, leaderboard, own_suite
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
 from r2med.results.published_data import has_published_data
 from r2med.results.record import BENCHMARK, RUN_FILE, Result, added_judgements
-from r2med.results.select import Ranking, ResultSet, StoredSystem, group_systems
+from r2med.results.select import Ranking, ResultSet
 from r2med.results.store import LOCAL
+from r2med.results.versions import StoredSystem, group_systems
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
@@ -174,7 +175,7 @@ class Snapshot:
         ranked = sorted(chosen.values(), key=lambda result: -result.metrics.get("ndcg@10", 0.0))
         return {result.system: result for result in ranked}
 
-    def unjudged(self, results: Sequence[Result]) -> list[str]:
+    def unjudged_queries(self, results: Sequence[Result]) -> list[str]:
         """The queries without judgements that all of these results on one task have ranked."""
         if not results or all(
             result.summary.queries <= result.summary.judged_queries for result in results

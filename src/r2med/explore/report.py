@@ -25,8 +25,9 @@ from r2med.results.compare import Comparison, compare_selection
 from r2med.results.cost import cost_of
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.record import Result
-from r2med.results.select import ResultSet, group_systems, group_versions, select_versions
+from r2med.results.select import ResultSet, select_versions
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
+from r2med.results.versions import group_systems, group_versions
 from r2med.tasks.load import task_names
 from r2med.tasks.registry import in_suite_order, registered_task, resolve
 

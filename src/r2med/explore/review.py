@@ -34,7 +34,7 @@ _LONGEST_TEXT = 2_000
 _WORD = re.compile(r"\w{3,}")
 #: Decisions whose median time estimates the time left.
 _RECENT = 20
-#: Longer than this nobody reads a passage: the reviewer was away.
+#: Seconds after which a reviewer is assumed to have been away from the screen.
 _AWAY = 600.0
 #: Words of three letters or more that say nothing about the topic.
 _COMMON = frozenset(
@@ -139,14 +139,14 @@ def create_review_app(session: ReviewSession) -> Starlette:
 
 
 def split_matches(query: str, passage: str) -> list[str]:
-    """Split a passage at the words that it shares with the query; every second piece is one."""
+    """Split a passage at words shared with the query; every second part is such a word."""
     words = {word for word in _WORD.findall(query.lower()) if word not in _COMMON}
-    pieces, last = [], 0
+    parts, last = [], 0
     for match in _WORD.finditer(passage):
         if match[0].lower() in words:
-            pieces += [passage[last : match.start()], match[0]]
+            parts += [passage[last : match.start()], match[0]]
             last = match.end()
-    return [*pieces, passage[last:]]
+    return [*parts, passage[last:]]
 
 
 def _decide(session: ReviewSession, values: Parameters) -> Response:
@@ -215,9 +215,9 @@ def _settlement_page(session: ReviewSession) -> str:
     open_pairs = session.store.disagreements()
     pair = open_pairs[0] if open_pairs else None
     labels = {
-        reviewer: given[pair]
-        for reviewer, given in session.store.labels().items()
-        if pair is not None and pair in given
+        reviewer: reviewer_labels[pair]
+        for reviewer, reviewer_labels in session.store.labels().items()
+        if pair is not None and pair in reviewer_labels
     }
     comments = {
         reviewer: session.store.decisions(reviewer)[pair].comment
@@ -266,7 +266,7 @@ def _static(request: Request) -> Response:
         content = (files("r2med.explore") / "static" / name).read_bytes()
         return Response(content, media_type=_OWN_FILES[name])
     if name not in STATIC:
-        raise MissingError("There is no such file.")
+        raise MissingError("This file does not exist.")
     return Response(static_file(name), media_type=STATIC[name])
 
 

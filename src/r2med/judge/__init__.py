@@ -32,8 +32,8 @@ answers cannot be read. Grades and labels share the rubric's scale, so that judg
 compared directly. A rubric for other material declares other fields, for example question,
 reference and response for generated answers.
 
-`added.choose_judgements` gives the judgements that `--judgements` means, `rescore` measures stored
-results with them, `effects` and `reporting` show what they change.
+`added.choose_judgements` returns the judgements that `--judgements` means, `rescore` measures
+stored results with them, `effects` and `reporting` show the changes.
 
 Modules: `rubric`, `grades` (the one reader of answers), `panel`, `pool`, `judging`, `store`,
 `log` (append-only records), `agreement`, `calibration`, `added`, `rescore`, `effects`,

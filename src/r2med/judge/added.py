@@ -42,7 +42,7 @@ class ChosenJudgements:
     judgements: Judgements
     sources: tuple[str, ...] = ()
     added: int = 0
-    """Pairs that the benchmark has not judged."""
+    """Pairs without a judgement in the benchmark."""
     relevant: int = 0
     """Added pairs that are relevant."""
     undecided: int = 0
@@ -65,7 +65,7 @@ def choose_judgements(task: Task, choice: str, results: Path, *, warn: Warn) -> 
     """Return the judgements of a task that `benchmark`, `all`, `review` or a set's name means.
 
     Raises:
-        MissingError: There is no set of this name on the task.
+        MissingError: The task has no set of this name.
         DataError: A set was judged on other documents or queries.
     """
     if choice == BENCHMARK:

@@ -63,7 +63,7 @@ class Judged:
     """The outcome of a judging command."""
 
     judged: JudgementSet
-    asked: int
+    judged_now: int
     """Pairs that were judged now, without duplicates."""
     already: int
     """Pairs of the pool that the set already had."""

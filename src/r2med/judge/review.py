@@ -238,15 +238,15 @@ class ReviewStore:
             }
         return {name: rated for name, rated in sorted(labels.items()) if rated}
 
-    def settled(self) -> dict[Pair, Decision]:
-        """Return the settled label of every settled pair: who settled it is `reviewer`."""
+    def settled_decisions(self) -> dict[Pair, Decision]:
+        """Return the final decision on every settled pair; its `reviewer` settled it."""
         with self._guard:
             self._refresh()
             return dict(self._settled)
 
     def disagreements(self) -> list[Pair]:
         """Return pairs with different labels that are not settled."""
-        settled = self.settled()
+        settled = self.settled_decisions()
         return [
             pair
             for pair, labels in self._labels_by_pair().items()
@@ -263,7 +263,7 @@ class ReviewStore:
             counts = Counter(labels).most_common()
             if len(counts) == 1 or counts[0][1] > counts[1][1]:
                 final[pair] = counts[0][0]
-        for pair, decision in self.settled().items():
+        for pair, decision in self.settled_decisions().items():
             if decision.label is not None:
                 final[pair] = decision.label
         return final
@@ -401,8 +401,8 @@ def _candidates(sets: Sequence[JudgementSet], *, exclude: set[Pair]) -> list[_Ca
             called = {judged.rubric.is_relevant(judged.rubric.grade_of(vote)) for vote in votes}
             relevant.setdefault(pair, set()).update(called)
     return [
-        _Candidate(pair, min(given), tuple(systems[pair]), len(relevant[pair]) > 1)
-        for pair, given in grades.items()
+        _Candidate(pair, min(pair_grades), tuple(systems[pair]), len(relevant[pair]) > 1)
+        for pair, pair_grades in grades.items()
     ]
 
 

@@ -86,5 +86,5 @@ def report_review(
         attention=tuple(check_attention(queue, store)),
         pairs=len(reviewed),
         disagreements=len(store.disagreements()),
-        settled=len(store.settled()),
+        settled=len(store.settled_decisions()),
     )

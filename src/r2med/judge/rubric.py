@@ -1,8 +1,8 @@
 """Rubrics: the questions to a judge, the scores it gives, and the grade that follows from them.
 
 A rubric is a TOML file. The package has `graded` and `reasoning`; any path to a file of the same
-form is a rubric too. Scores are what a judge writes; the grade is one of them or the lowest; a
-grade is relevant, not relevant, or between the two and undecided.
+form is a rubric too. A judge writes scores; the grade is one of them or the lowest; a grade is
+relevant, not relevant, or between the two and undecided.
 """
 
 from __future__ import annotations

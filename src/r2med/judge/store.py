@@ -209,7 +209,7 @@ class JudgementStore:
         if name not in stored:
             hint = nearest(name, stored) if stored else "The task has none."
             raise MissingError(
-                f"there is no judgement set {name!r} on {task.name} in {self.root.parent}. {hint}"
+                f"{task.name} has no judgement set {name!r} in {self.root.parent}. {hint}"
             )
         return stored[name]
 

@@ -1,1 +1,1 @@
-"""Local models for every room that runs one: locate, load and batch it, store what it gives."""
+"""Local models: find and load checkpoints, encode texts in batches, cache the vectors."""

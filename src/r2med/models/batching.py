@@ -1,4 +1,4 @@
-"""Run a model in batches of like length within a budget of tokens, halved when memory runs out."""
+"""Run a model in batches of texts of similar length; halve the batches if memory runs out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from r2med.errors import MissingError
-from r2med.execution.memory import out_of_memory
+from r2med.execution.memory import is_out_of_memory
 from r2med.runs.run import offsets_of
 
 Rows = NDArray[np.int64]
@@ -23,18 +23,22 @@ _MOST_INPUTS = 256
 
 @dataclass
 class Batches:
-    """Plans batches for one model and remembers what fitted its memory."""
+    """Plans batches for one model and remembers the size that fits in memory."""
 
     budget: int
     """Padded tokens of a batch."""
-    tell: Callable[[str], None]
+    warn: Callable[[str], None]
 
     def run(
         self, lengths: Rows, compute: Callable[[Rows], T], name: Callable[[int], str]
     ) -> Iterator[tuple[Rows, T]]:
-        """Compute all inputs, longest first; yield each batch's rows and what came of them.
+        """Compute all inputs, longest first; yield the rows and the output of each batch.
 
-        `lengths` are tokens per input. `name` says what to call one that does not fit alone.
+        Args:
+            lengths: Tokens per input.
+            compute: Computes the inputs of some rows.
+            name: Returns the name of an input, for the error if it does not fit in memory alone.
+
         """
         queue = np.argsort(-lengths, kind="stable").astype(np.int64)
         while len(queue):
@@ -43,17 +47,17 @@ class Batches:
             try:
                 output = compute(rows)
             except Exception as problem:
-                if not out_of_memory(problem):
+                if not is_out_of_memory(problem):
                     raise
                 if len(rows) == 1:
                     raise MissingError(
                         f"{name(int(rows[0]))}: not enough memory for this one text of {longest} "
-                        f"tokens.\nGive a smaller [max_length=...] or another device. ({problem})"
+                        f"tokens.\nSet a smaller [max_length=...] or another device. ({problem})"
                     ) from None
                 self.budget = longest * (len(rows) // 2)
-                self.tell(
+                self.warn(
                     f"out of memory at {len(rows)} texts of up to {longest} tokens; "
-                    f"going on with batches of {self.budget} tokens."
+                    f"continuing with batches of {self.budget} tokens."
                 )
                 continue
             yield rows, output
@@ -73,7 +77,7 @@ class TokenInputs:
         instruction_tokens: int = 0,
         texts: Sequence[str] | None = None,
     ) -> None:
-        """`texts` are shown in place of the decoded tokens."""
+        """Store the rows as flat arrays; `texts` are shown instead of the decoded tokens."""
         self.tokenizer = tokenizer
         self.ids = _flat(rows)
         self.segments = _flat(segments) if segments else None
@@ -83,24 +87,27 @@ class TokenInputs:
         self.instruction_tokens = instruction_tokens
         self.texts = texts
 
-    def seen(self, row: int) -> str:
-        """The tokens as text again, special ones included."""
+    def model_input(self, row: int) -> str:
+        """Return the tokens of a row as text again, including special tokens."""
         if self.texts is not None:
             return self.texts[row]
         ids = self.ids[self.offsets[row] : self.offsets[row + 1]].tolist()
         return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
     def features(self, rows: Rows, *, left: bool = False) -> Features:
-        """A padded batch: models see the mask, so the side only says where a text ends."""
+        """Return a padded batch; `left` pads on the left, so that all texts end together."""
         lengths = self.tokens[rows]
         shape = (len(rows), max(1, int(lengths.max())))
         inside = np.arange(shape[1]) < lengths[:, None]
         if left:
             inside = inside[:, ::-1]
-        chosen = np.concatenate([np.arange(self.offsets[r], self.offsets[r + 1]) for r in rows])
-        # Any token will do where the tokeniser has no padding: the mask hides it.
-        padding = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0)
-        ids = np.full(shape, next(p for p in padding if p is not None), dtype=np.int64)
+        chosen = np.concatenate(
+            [np.arange(self.offsets[row], self.offsets[row + 1]) for row in rows]
+        )
+        # If the tokeniser has no padding token, any token will do: the mask hides it.
+        candidates = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id, 0)
+        padding = next(token for token in candidates if token is not None)
+        ids = np.full(shape, padding, dtype=np.int64)
         ids[inside] = self.ids[chosen]
         features = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
         if self.segments is not None:
@@ -109,8 +116,11 @@ class TokenInputs:
         return features
 
 
-def truncations(encoded: Any, limit: int) -> list[bool]:
-    """Which texts lost tokens; of a tokeniser that cannot tell, those that fill the limit."""
+def find_truncated(encoded: Any, limit: int) -> list[bool]:
+    """Return which texts lost tokens.
+
+    Some tokenisers do not report it; then texts that fill the limit count as truncated.
+    """
     if encodings := getattr(encoded, "encodings", None):
         return [bool(item.overflowing) for item in encodings]
     return [0 < limit <= len(ids) for ids in encoded["input_ids"]]

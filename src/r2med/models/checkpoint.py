@@ -1,7 +1,7 @@
-"""A model's files and what is loaded from them: find, fingerprint, tokeniser, encoder, classifier.
+"""Checkpoints: find and fingerprint their files, load the tokeniser and the model.
 
-Files are a folder, in an installed package, or on the hub. Code that comes with a checkpoint runs
-only where the caller trusts it; why something cannot be loaded is said in a sentence.
+The files are in a folder, in an installed package, or on the hub. Code that comes with a checkpoint
+runs only if the caller trusts it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from r2med.errors import DamagedError, DataError, MissingError, R2MedError, UsageError, first_line
-from r2med.execution.memory import out_of_memory
+from r2med.execution.memory import is_out_of_memory
 from r2med.execution.options import RunOptions
 from r2med.models.batching import Features
 from r2med.paths import cache_folder, user_path
@@ -28,30 +28,31 @@ from r2med.settings import read_packaged_toml
 from r2med.storage import atomic_file, seal, unseal
 from r2med.tasks.fetch.provenance import sha256_of
 
-#: Files that cannot change a vector, or that other runtimes read.
+#: Files that cannot change a vector, or that only other runtimes read.
 _OTHER_SUFFIXES = {".md", ".h5", ".msgpack", ".ot", ".onnx", ".png", ".jpg", ".gz", ".pdf"}
 _OTHER_FOLDERS = {"onnx", "openvino", "coreml", "original", "flax_model", ".cache", ".git"}
 _IGNORED_ON_HUB = [f"*{suffix}" for suffix in sorted(_OTHER_SUFFIXES)] + [
     f"{folder}/*" for folder in sorted(_OTHER_FOLDERS)
 ]
-#: What pickled weights are called beside safetensors of a name; libraries load the safetensors.
+#: Names of safetensors files, and of the pickled files with the same weights, which libraries
+#: ignore if both exist.
 _PICKLED_NAMES = {"model": "pytorch_model", "adapter_model": "adapter_model"}
-#: A file that changed less than this ago could change again under the same time stamp.
+#: Nanoseconds within which a file could change twice and keep its time stamp.
 _SETTLED_NS = 100_000_000
-#: Vocabularies that transformers reads in place of the one that a tokeniser's class names.
+#: Vocabulary files that transformers reads instead of those that a tokeniser's class lists.
 _OTHER_VOCABULARIES = ("tokenizer.*", "tekken.json", "*tiktoken*")
-#: A tokeniser without a limit says so with a huge number.
+#: Tokenisers without a limit have a huge number as `model_max_length`.
 _NO_LIMIT = 1_000_000
-#: Weights of a head that hidden states do not pass; many encoders are saved without it.
+#: Prefix of weights that do not affect hidden states; many encoders are saved without them.
 _UNUSED = ("pooler.",)
 #: Keys of a checkpoint's JSON files whose values sentence-transformers imports.
 _IMPORTED_KEYS = {"type", "types", "tokenizer_class", "activation_function"}
-#: What models call a table of learned positions.
+#: Names of modules with learned position embeddings.
 _POSITION_TABLES = ("position_embeddings", "wpe")
 _LIBRARY_PREFIXES = ("sentence_transformers.", "torch.nn.")
-#: Names that the library replaces by classes of its own without importing them.
+#: Names that the library maps to its own classes without importing them.
 _LIBRARY_ALIASES = {"pylate.models.Dense.Dense"}
-#: Large files that name no class.
+#: Large files that contain no class names.
 _VOCABULARIES = {"tokenizer.json", "vocab.json"}
 
 
@@ -62,25 +63,25 @@ class Checkpoint:
     name: str
     folder: Path
     origin: str
-    """How they came here, for the record: `folder`, `package NAME` or `hub COMMIT`."""
+    """Where they come from, for the record: `folder`, `package NAME` or `hub COMMIT`."""
     layout: Mapping[str, str]
-    """Files that do not bear their usual names: usual name to path within the folder."""
+    """Paths within the folder of files with unusual names, by their usual names."""
 
-    def file(self, usual: str) -> Path:
-        """The path of a file by its usual name; it may not exist."""
-        return self.folder / self.layout.get(usual, usual)
+    def file(self, usual_name: str) -> Path:
+        """Return the path of a file by its usual name; it may not exist."""
+        return self.folder / self.layout.get(usual_name, usual_name)
 
-    def json(self, usual: str) -> Any:
-        """A JSON file's content, or None when there is no such file."""
-        path = self.file(usual)
+    def json(self, usual_name: str) -> Any:
+        """Return the content of a JSON file, or None if it does not exist."""
+        path = self.file(usual_name)
         return read_json(path) if path.is_file() else None
 
     def facts(self) -> dict[str, object]:
-        """For the record: which checkpoint, and where it came from."""
+        """Return the name and origin, for the record."""
         return {"checkpoint": self.name, "origin": self.origin}
 
     def fingerprint(self) -> str:
-        """sha256 over the names and contents of all files that affect the model's output.
+        """Return a sha256 of the names and contents of all files that affect the model's output.
 
         Hashing many gigabytes takes minutes, so the value is cached until a file's size, times or
         inode change. Files that changed a moment ago are hashed again: they could change once more
@@ -88,7 +89,7 @@ class Checkpoint:
         """
         paths = self._model_files()
         if not paths:
-            raise MissingError(f"{self.folder}: holds no model files.")
+            raise MissingError(f"{self.folder}: contains no model files.")
         stamps = [self._stamp(path) for path in paths]
         key = hashlib.sha256(str(self.folder.resolve()).encode()).hexdigest()[:32]
         cache_file = cache_folder("embeddings") / "fingerprints" / f"{key}.json"
@@ -108,7 +109,10 @@ class Checkpoint:
         return digest.hexdigest()
 
     def _stamp(self, path: Path) -> list[Any]:
-        """What changes when a file does. The change time and inode cannot be set by `cp -p`."""
+        """Return the path and status of a file, to notice changes.
+
+        `cp -p` can copy size and modification time, but not the change time and inode.
+        """
         status = path.stat()
         return [
             path.relative_to(self.folder).as_posix(),
@@ -119,11 +123,10 @@ class Checkpoint:
         ]
 
     def refuse_foreign_code(self, *, trusted: bool) -> None:
-        """A UsageError where the files name classes that their library does not bring.
+        """Raise UsageError if the files name classes outside sentence-transformers and torch.
 
-        Sentence-transformers imports what its JSON files name: modules and a router's parts,
-        tokenisers and activations. Which of these it checks depends on its version, so they are
-        checked here.
+        sentence-transformers imports classes that its JSON files name: modules, tokenisers,
+        activations. Which of these it checks depends on its version, so they are checked here.
         """
         if trusted or not (self.folder / "modules.json").is_file():
             return
@@ -138,18 +141,19 @@ class Checkpoint:
                     )
 
     def _model_files(self) -> list[Path]:
-        """The files that affect the model's output, sorted.
+        """Return the files that affect the model's output, sorted.
 
-        Of weights in both formats only the safetensors are loaded, so the pickled ones beside them
-        are left out. Any other pickled file, such as a projection in a folder of its own, counts.
+        If weights exist in both formats, only the safetensors are loaded, so the pickled ones are
+        left out. Any other pickled file counts, such as a projection in a subfolder.
         """
         if self.layout:
             return sorted(self.folder / path for path in self.layout.values())
         paths = []
         for path in self.folder.rglob("*"):
             parts = path.relative_to(self.folder).parts
-            other = path.suffix in _OTHER_SUFFIXES or parts[0] in _OTHER_FOLDERS
-            if path.is_file() and not other and not any(part.startswith(".") for part in parts):
+            is_ignored = path.suffix in _OTHER_SUFFIXES or parts[0] in _OTHER_FOLDERS
+            is_hidden = any(part.startswith(".") for part in parts)
+            if path.is_file() and not is_ignored and not is_hidden:
                 paths.append(path)
         loaded_instead = {
             (path.parent, _PICKLED_NAMES[stem])
@@ -164,33 +168,36 @@ class Checkpoint:
 
 
 def _weights_stem(path: Path) -> str:
-    """The name of a file of weights without its suffix and the number of its shard."""
+    """Return the name of a file of weights without suffix and shard number."""
     return re.sub(r"-\d+-of-\d+$", "", path.stem)
 
 
 def locate(name: str, *, revision: str = "", option: str = "checkpoint") -> Checkpoint:
-    """Find a checkpoint by path or hub name; the hub is asked only when nothing here has it."""
+    """Find a checkpoint by path or hub name: a folder, an installed package, or the hub.
+
+    `option` is the option that named the checkpoint, for error messages.
+    """
     path = user_path(name)
     if path.is_dir():
         return Checkpoint(name, path, "folder", {})
     if name.startswith((".", "/", "~")) or name.count("/") != 1 or path.exists():
         raise MissingError(
-            f"{option} {name!r}: does not exist as a folder with a model, and is no hub name like "
+            f"{option} {name!r}: not a folder with a model, and not a hub name like "
             "BAAI/bge-large-en-v1.5."
         )
-    return _packaged(name) or _from_hub(name, revision, option)
+    return _find_package(name) or _download(name, revision, option)
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file of a checkpoint; DamagedError where it is none."""
+    """Return the content of a JSON file of a checkpoint; DamagedError if it is not valid."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as problem:
         raise DamagedError(f"{path}: not valid JSON ({problem}).") from None
 
 
-def _packaged(name: str) -> Checkpoint | None:
-    """The copy of a hub model in an installed Python package, whose weights are checked."""
+def _find_package(name: str) -> Checkpoint | None:
+    """Return the copy of a hub model in an installed Python package, after a check of its hash."""
     package = read_packaged_toml("models/packaged.toml").get(name)
     if package is None:
         return None
@@ -208,26 +215,27 @@ def _packaged(name: str) -> Checkpoint | None:
     if (digest := sha256_of(weights)) != package["sha256"]:
         raise DamagedError(
             f"{weights}: sha256 {digest}, expected {package['sha256']}.\n"
-            f"The package {package['module']} does not hold the weights of {name}; reinstall it."
+            f"The package {package['module']} does not contain the weights of {name}; reinstall it."
         )
     return checkpoint
 
 
-def _from_hub(name: str, revision: str, option: str) -> Checkpoint:
+def _download(name: str, revision: str, option: str) -> Checkpoint:
+    """Return a model of the hub; its files are downloaded unless they are on this machine."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
-    ignored = _IGNORED_ON_HUB
     try:
-        folder = Path(snapshot_download(name, revision=revision or None, ignore_patterns=ignored))
+        path = snapshot_download(name, revision=revision or None, ignore_patterns=_IGNORED_ON_HUB)
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as problem:
         package = read_packaged_toml("models/packaged.toml").get(name)
-        otherwise = f", or pip install '{package['install']}'" if package else ""
+        alternative = f", or pip install '{package['install']}'" if package else ""
         raise MissingError(
-            f"{option} {name!r}: not on this machine, and the hub did not give it "
-            f"({first_line(problem)}).\nWith a copy of the model in a folder, say "
-            f"[{option}=FOLDER]{otherwise}."
+            f"{option} {name!r}: not on this machine, and the download from the hub failed "
+            f"({first_line(problem)}).\nIf you have a copy of the model in a folder, use "
+            f"[{option}=FOLDER]{alternative}."
         ) from None
+    folder = Path(path)
     return Checkpoint(name, folder, f"hub {folder.name}", {})
 
 
@@ -242,22 +250,25 @@ class LocalModel:
 
     @property
     def folder(self) -> Path:
-        """Where tokeniser and weights lie."""
+        """The folder of the tokeniser and the weights."""
         return self.checkpoint.folder
 
     @cached_property
     def tokenizer(self) -> Any:
-        """The tokeniser; without a vocabulary every text would be unknown tokens."""
+        """The tokeniser; MissingError if its vocabulary is not in the folder.
+
+        Without a vocabulary, transformers would turn every text into unknown tokens.
+        """
         from transformers import AutoTokenizer
 
         folder, trusted = self.folder, self.options.trust_remote_code
-        with named_failures(folder):
+        with name_failures(folder):
             tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trusted)
         names = sorted(set((tokenizer.vocab_files_names or {}).values()))
         patterns = (*names, *_OTHER_VOCABULARIES)
         if names and not any(next(folder.glob(pattern), None) for pattern in patterns):
             raise MissingError(
-                f"{folder}: holds no tokenizer; expected {' or '.join(names)}.\n"
+                f"{folder}: contains no tokenizer; expected {' or '.join(names)}.\n"
                 "Save it beside the model with tokenizer.save_pretrained(FOLDER)."
             )
         return tokenizer
@@ -269,53 +280,58 @@ class LocalModel:
 
     @property
     def device(self) -> str:
-        """Where the model is to run."""
-        return chosen_device(self.options.device)
+        """The device that the model runs on."""
+        return choose_device(self.options.device)
 
     def load(self) -> Any:
-        """The weights: an encoder's, unless a subclass loads others."""
+        """Load an encoder; subclasses load other types of models."""
         from transformers import AutoConfig
 
         folder, trusted = self.folder, self.options.trust_remote_code
-        with loading(folder):
+        with quiet_loading(folder):
             config = AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
-        # Of some models with a decoder only the encoder was saved.
-        saved = getattr(config, "architectures", None) or []
-        decodes = config.is_encoder_decoder or any(name.endswith("EncoderModel") for name in saved)
-        return self.load_by("AutoModelForTextEncoding" if decodes else "AutoModel", spare=_UNUSED)
+        architectures = getattr(config, "architectures", None) or []
+        # A checkpoint of an encoder-decoder model may contain the encoder alone.
+        is_encoder = any(name.endswith("EncoderModel") for name in architectures)
+        has_decoder = config.is_encoder_decoder or is_encoder
+        loader = "AutoModelForTextEncoding" if has_decoder else "AutoModel"
+        return self.load_by(loader, optional=_UNUSED)
 
-    def load_by(self, loader: str, *, spare: tuple[str, ...] = (), **options: Any) -> Any:
-        """The weights by a class of transformers; all must be there but the `spare` ones."""
+    def load_by(self, loader: str, *, optional: tuple[str, ...] = (), **options: Any) -> Any:
+        """Load the weights by a class of transformers; raise DataError if some are missing.
+
+        Weights whose names start with one of `optional` may be missing.
+        """
         import transformers
 
         options |= {
             "dtype": self.dtype,
             "trust_remote_code": self.options.trust_remote_code,
         }
-        with loading(self.folder):
+        with quiet_loading(self.folder):
             build = getattr(transformers, loader).from_pretrained
             model, info = build(self.folder, output_loading_info=True, **options)
-        absent = [key for key in sorted(info["missing_keys"]) if not key.startswith(spare)]
-        if absent:
+        missing = [key for key in sorted(info["missing_keys"]) if not key.startswith(optional)]
+        if missing:
             raise DataError(
-                f"{self.folder}: the checkpoint lacks {len(absent)} of the model's weights as a "
-                f"{type(model).__name__}, such as {absent[0]}; they would be random."
+                f"{self.folder}: the checkpoint lacks {len(missing)} of the weights of a "
+                f"{type(model).__name__}, such as {missing[0]}; they would be random."
             )
         return model
 
     @cached_property
-    def longest(self) -> int:
-        """The tokeniser's limit within the model's learned positions; 0 where neither has one."""
+    def max_tokens(self) -> int:
+        """The lowest limit of tokeniser and learned positions; 0 if neither has a limit."""
         limits = [int(self.tokenizer.model_max_length)]
         for name, part in self.model.named_modules():
             if name.rpartition(".")[2] in _POSITION_TABLES and hasattr(part, "num_embeddings"):
-                # RoBERTa's positions begin after that of padding.
+                # RoBERTa's positions begin after the position of padding.
                 unused = 0 if part.padding_idx is None else part.padding_idx + 1
                 limits.append(int(part.num_embeddings) - unused)
         return min(limits) if min(limits) < _NO_LIMIT else 0
 
     def run(self, features: Features, **options: Any) -> Any:
-        """What the model gives for a batch; errors but those of memory name the checkpoint."""
+        """Run the model on a batch; errors, except lack of memory, name the checkpoint."""
         import torch
 
         device = self.model.device
@@ -324,7 +340,7 @@ class LocalModel:
             with torch.inference_mode():
                 return self.model(**{**tensors, **options})
         except (RuntimeError, IndexError) as problem:
-            if out_of_memory(problem):
+            if is_out_of_memory(problem):
                 raise
             raise DataError(
                 f"{self.checkpoint.name}: the model failed on texts of up to "
@@ -333,7 +349,7 @@ class LocalModel:
             ) from problem
 
     def facts(self) -> dict[str, object]:
-        """The checkpoint, and the device and precision where the model was needed."""
+        """Return the checkpoint, and the device and precision if the model was loaded."""
         facts = self.checkpoint.facts()
         if "model" in vars(self):
             facts["device"] = str(self.model.device)
@@ -342,13 +358,14 @@ class LocalModel:
         return facts
 
 
-def chosen_device(device: str | None) -> str:
-    """The device asked for, after a trial with one number; None takes cuda, mps or cpu."""
+def choose_device(device: str | None) -> str:
+    """Return the device after a trial with one number; None selects cuda, mps or cpu."""
     import torch
 
     if device is None:
-        other = "mps" if torch.backends.mps.is_available() else "cpu"
-        return "cuda" if torch.cuda.is_available() else other
+        if torch.cuda.is_available():
+            return "cuda"
+        return "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         torch.zeros(1, device=device).tolist()
     except (RuntimeError, AssertionError):
@@ -359,7 +376,7 @@ def chosen_device(device: str | None) -> str:
 
 
 def _class_names(content: object) -> Iterator[str]:
-    """Dotted names under the keys that are imported, at any depth."""
+    """Yield the dotted names, at any depth of a JSON value, that would be imported."""
     waiting = [content]
     while waiting:
         part = waiting.pop()
@@ -373,42 +390,42 @@ def _class_names(content: object) -> Iterator[str]:
 
 
 @contextmanager
-def named_failures(place: Path) -> Iterator[None]:
-    """Whatever a library raises over a checkpoint or a file of it, as an error that names it."""
+def name_failures(path: Path) -> Iterator[None]:
+    """Turn any error of a library into an R2MedError that names the checkpoint or file."""
     try:
         yield
     except R2MedError:
         raise
     except (OSError, ImportError) as problem:
-        raise MissingError(f"{place}: {first_line(problem)}") from problem
+        raise MissingError(f"{path}: {first_line(problem)}") from problem
     except Exception as problem:
         if isinstance(problem, ValueError) and "trust_remote_code" in str(problem):
-            raise UsageError(foreign_code(place)) from None
+            raise UsageError(describe_foreign_code(path)) from None
         raise DataError(
-            f"{place}: cannot be loaded ({type(problem).__name__}: {first_line(problem)})."
+            f"{path}: cannot be loaded ({type(problem).__name__}: {first_line(problem)})."
         ) from problem
 
 
-def foreign_code(place: object) -> str:
-    """What to say of a checkpoint that cannot run without code of its own."""
+def describe_foreign_code(checkpoint: object) -> str:
+    """Return the message about a checkpoint that cannot run without the code that it brings."""
     return (
-        f"{place} runs code that comes with the checkpoint. Read it, then allow it with "
+        f"{checkpoint} runs code that comes with the checkpoint. Read it, then allow it with "
         "--trust-remote-code."
     )
 
 
 @contextmanager
-def loading(place: Path) -> Iterator[None]:
-    """Failures named, and transformers' bars and warnings off until it is done."""
+def quiet_loading(path: Path) -> Iterator[None]:
+    """Load files under `path`: errors name it, and transformers shows no bars or warnings."""
     logging: Any = importlib.import_module("transformers.utils.logging")
 
-    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    had_progress_bar, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     try:
-        with named_failures(place):
+        with name_failures(path):
             yield
     finally:
         logging.set_verbosity(verbosity)
-        if shown:
+        if had_progress_bar:
             logging.enable_progress_bar()

@@ -1,8 +1,8 @@
 """The embedding cache: vectors by model and text, so that no text is encoded twice.
 
-Scores of rerankers are cached here too, as vectors of one number. Each piece of work is one sealed
-Arrow file, written whole or not at all. Processes share the folder without locks, because a file
-never changes: a process that finds one damaged deletes it, and computes its texts again.
+Scores of rerankers are cached here too, as vectors of one number. Each batch of work is one sealed
+Arrow file, written atomically. Processes share the folder without locks, because a file never
+changes: a process that finds a damaged one deletes it and encodes its texts again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STORAGES: tuple[Storage, Storage] = ("float32", "float16")
 Addresses = NDArray[np.uint8]
 Rows = NDArray[np.int64]
 
-#: Bytes of a text's address: enough that two texts never share one.
+#: Bytes of a text's address, a hash; enough that two texts never share one.
 ADDRESS_BYTES = 16
 _SUFFIX = ".arrow"
 _MODEL_FILE = "model.json"
@@ -43,7 +43,7 @@ _ABSENT = -1
 
 @dataclass(frozen=True, eq=False)
 class EncodedTexts:
-    """Vectors of some texts, with what the model counted."""
+    """Vectors of some texts, with their token counts."""
 
     addresses: Addresses
     vectors: Sequence[NDArray[np.float32]]
@@ -66,7 +66,7 @@ class EncodedTexts:
 
 
 class CacheFile:
-    """One file of the cache, or texts that only this process has."""
+    """One file of the cache, or vectors that only this process has in memory."""
 
     def __init__(self, batch: pa.RecordBatch, path: Path | None) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class CacheFile:
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether the file is as it was written; checked when its vectors are first used."""
+        """Whether the file matches its checksum; checked when its vectors are first used."""
         if self.path is None:
             return True
         try:
@@ -122,7 +122,7 @@ class CacheFile:
         return np.stack([self.row(row) for row in rows])
 
     def row(self, index: int) -> NDArray[np.float32]:
-        """One vector."""
+        """Return one vector."""
         numbers = self._numbers[self._offsets[index] : self._offsets[index + 1]]
         return numbers.astype(np.float32, copy=False)
 
@@ -134,7 +134,8 @@ class CacheFile:
 class EmbeddingCache:
     """The vectors of one model.
 
-    Without a folder they live as long as this object: for models without a known identity.
+    Without a folder, vectors are kept in memory as long as this object: for models whose identity
+    is unknown.
     """
 
     def __init__(
@@ -150,20 +151,20 @@ class EmbeddingCache:
             storage: The precision in which vectors are stored.
             folder: The model's folder; None keeps vectors in memory.
             warn: Callback for user-facing warnings.
-            content: What is cached, for messages.
+            content: "embeddings" or "rerank-scores", for messages.
         """
         self.storage = storage
         self.folder = folder
         self._warn = warn
         self._content = content
         self._files: list[CacheFile] = []
-        self._known: set[Path] = set()
+        self._read_paths: set[Path] = set()
         self._starts: Rows = np.zeros(1, dtype=np.int64)
         self._index: pa.Array | None = None
         self.refresh()
 
     def add(self, texts: EncodedTexts) -> None:
-        """Store the vectors of some texts; a kill after this does not lose them."""
+        """Store the vectors of some texts; they are on disk when this returns."""
         if self.folder is None:
             self._files.append(CacheFile(texts.to_batch(self.storage), None))
             self._index = None
@@ -179,16 +180,19 @@ class EmbeddingCache:
         except OSError as problem:
             raise MissingError(
                 f"{path}: the embeddings cannot be written ({problem.strerror}).\n"
-                "Make room, or choose another folder (R2MED_HOME); what was written is kept."
+                "Make room, or choose another folder (R2MED_HOME); files written before are kept."
             ) from None
 
     def refresh(self) -> None:
-        """Read files that are new since the last time, newest first, so that a redone text wins."""
+        """Read the files that are new since the last time.
+
+        The newest come first, so that a text that was encoded again has its new vector.
+        """
         if self.folder is None:
             return
         new = []
-        for path in sorted(set(self.folder.glob(f"*{_SUFFIX}")) - self._known, reverse=True):
-            self._known.add(path)
+        for path in sorted(set(self.folder.glob(f"*{_SUFFIX}")) - self._read_paths, reverse=True):
+            self._read_paths.add(path)
             try:
                 file = CacheFile.open(path)
             except DamagedError:
@@ -206,7 +210,7 @@ class EmbeddingCache:
         while True:
             if self._index is None:
                 held = [file.addresses for file in self._files]
-                self._starts = offsets_of([len(each) for each in held])
+                self._starts = offsets_of([len(file_addresses) for file_addresses in held])
                 self._index = _address_column(np.concatenate(held) if held else addresses[:0])
             matches = pc.index_in(_address_column(addresses), value_set=self._index)
             indexes: Rows = matches.fill_null(_ABSENT).to_numpy(zero_copy_only=False)
@@ -222,24 +226,28 @@ class EmbeddingCache:
             self._index = None
 
     def vectors(self, indexes: Rows) -> NDArray[np.float32]:
-        """Return the vectors at indexes that `find` gave, as one float32 matrix."""
+        """Return the vectors at indexes that `find` returned, as one float32 matrix."""
         if not len(indexes):
             return np.zeros((0, 0), dtype=np.float32)
         numbers = self._file_numbers(indexes)
         order = np.argsort(numbers, kind="stable")
-        groups = []
+        groups: list[
+            tuple[CacheFile, Rows, Rows]
+        ] = []  # file, rows of the matrix, rows of the file
         for rows in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1):
             number = numbers[rows[0]]
             groups.append((self._files[number], rows, indexes[rows] - self._starts[number]))
-        widths = sorted({int(width) for file, _, own in groups for width in file.widths[own]})
+        widths = sorted(
+            {int(width) for file, _, file_rows in groups for width in file.widths[file_rows]}
+        )
         if len(widths) > 1:
             raise DataError(
                 f"{self.folder or 'memory'}: vectors of {widths[0]} and of {widths[1]} numbers by "
-                "one model. A model that gives other vectors than before needs another `identity`."
+                "one model. A model whose vectors have changed needs another `identity`."
             )
         matrix = np.empty((len(indexes), widths[0]), dtype=np.float32)
-        for file, rows, own in groups:
-            matrix[rows] = file.matrix(own)
+        for file, rows, file_rows in groups:
+            matrix[rows] = file.matrix(file_rows)
         return matrix
 
     def rows(self, indexes: Rows) -> Iterator[NDArray[np.float32]]:
@@ -262,7 +270,7 @@ class EmbeddingCache:
             write_file(self.folder / "seen" / f"{address.hex()}.json", content)
 
     def model_input(self, address: bytes) -> str | None:
-        """Return how the model saw a text, where it was stored."""
+        """Return how the model saw a text; None if it was not stored."""
         with suppress(FileNotFoundError, DamagedError):
             if self.folder:
                 path = self.folder / "seen" / f"{address.hex()}.json"
@@ -275,7 +283,7 @@ class EmbeddingCache:
     def _delete(self, path: Path) -> None:
         with suppress(OSError):
             path.unlink()
-        self._warn(f"{path}: {self._content} fail their checksum; they are computed again.")
+        self._warn(f"{path}: the checksum of these {self._content} is wrong; recomputing them.")
 
 
 def open_cache(
@@ -289,15 +297,16 @@ def open_cache(
 ) -> EmbeddingCache:
     """Open the cache of a model; without an identity, a cache in the memory of this process.
 
-    The label is for people: a model keeps its folder, and the first label, under any name.
+    The folder depends on the identity alone. The label is stored for people when the folder is
+    created; a model that is used under another name keeps its folder and first label.
     """
     if identity is None:
         return EmbeddingCache(storage)
-    described = {"schema": _SCHEMA, "model": identity, "storage": storage}
-    key = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
+    description = {"schema": _SCHEMA, "model": identity, "storage": storage}
+    key = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:32]
     folder = (root or cache_folder(content)) / key
     if not _read_record(folder):
-        write_file(folder / _MODEL_FILE, seal({"label": label, **described}))
+        write_file(folder / _MODEL_FILE, seal({"label": label, **description}))
     return EmbeddingCache(storage, folder, warn, content)
 
 
@@ -313,10 +322,11 @@ def hash_texts(prefix: bytes, texts: Iterable[str]) -> Addresses:
 
 
 def distinct_addresses(addresses: Addresses) -> tuple[Addresses, Rows, Rows]:
-    """Return the distinct addresses, the first row of each, and the number of each row's."""
-    inside = _address_column(addresses).dictionary_encode().indices.to_numpy().astype(np.int64)
-    firsts = np.unique(inside, return_index=True)[1]
-    return addresses[firsts], firsts, inside
+    """Return the distinct addresses, the first row of each, and for each row its distinct index."""
+    encoded = _address_column(addresses).dictionary_encode()
+    distinct_indexes = encoded.indices.to_numpy().astype(np.int64)
+    first_rows = np.unique(distinct_indexes, return_index=True)[1]
+    return addresses[first_rows], first_rows, distinct_indexes
 
 
 @dataclass(frozen=True)
@@ -331,7 +341,7 @@ class CachedModel:
 
 
 def cached_models(root: Path | None = None) -> Iterator[CachedModel]:
-    """Yield every model with embeddings under `root`, which is the home's own folder by default."""
+    """Yield every model with embeddings under `root`; None is the cache folder of the home."""
     for record_path in sorted((root or cache_folder("embeddings")).glob(f"*/{_MODEL_FILE}")):
         folder, record = record_path.parent, _read_record(record_path.parent)
         texts = 0
@@ -348,7 +358,7 @@ def cached_models(root: Path | None = None) -> Iterator[CachedModel]:
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    """Return the description in a model's folder; nothing where it cannot be read."""
+    """Return the description in a model's folder; empty if it cannot be read."""
     path = folder / _MODEL_FILE
     with suppress(OSError, DamagedError):
         return unseal(path.read_bytes(), path)

@@ -1,6 +1,6 @@
-"""Encode texts: what an encoder provides, and the one function that encodes what is not cached.
+"""Encode texts: the interface of an encoder, and the one function that encodes missing texts.
 
-A reranker that scores pairs is an encoder too: its texts are pairs, its vectors one number.
+A reranker that scores pairs is an encoder too: its texts are pairs, its vectors have one number.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ SIDES: tuple[Side, Side] = ("query", "document")
 class Form:
     """Everything besides the text itself that decides the model's input.
 
-    It is part of each text's address in the cache, so a vector made with one instruction is never
-    used for another, and sides with the same form share their vectors.
+    It is part of each text's address in the cache. So a vector made with one instruction is never
+    used for another, and two sides with the same form share their vectors.
     """
 
     instruction: str = ""
     max_length: int = 0
-    """Tokens, special ones included; 0 leaves the model's own limit."""
+    """Tokens, including special tokens; 0 keeps the model's own limit."""
     pair: bool = False
     """Whether the text is the second segment after an empty first one."""
 
@@ -57,27 +57,28 @@ class Form:
 
 @dataclass(frozen=True, eq=False)
 class TextInputs:
-    """Whole texts, for a model that tokenises by itself."""
+    """Whole texts, for a model with its own tokenisation."""
 
     texts: Sequence[Any]
     form: Form
     tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
     counted: TokenInputs | None = None
-    """The texts as the model will tokenise them, where that is known beforehand."""
+    """The texts as the model will tokenise them, if that is known beforehand."""
 
     @classmethod
     def of(cls, texts: Sequence[Any], form: Form, counted: TokenInputs | None = None) -> TextInputs:
-        """Texts with their tokens, or without any count."""
+        """Return texts with their token counts; without `counted`, all counts are 0."""
         if counted:
             return cls(texts, form, counted.tokens, counted.truncated, counted)
-        none = np.zeros(len(texts), dtype=np.int64)
-        return cls(texts, form, none, none > 0)
+        no_tokens = np.zeros(len(texts), dtype=np.int64)
+        not_truncated = np.zeros(len(texts), dtype=np.bool_)
+        return cls(texts, form, no_tokens, not_truncated)
 
-    def seen(self, row: int) -> str:
-        """The tokens as text again, or the text, or both of a pair, as handed over."""
+    def model_input(self, row: int) -> str:
+        """Return the decoded tokens if they are known, else the text or both texts of a pair."""
         if self.counted:
-            return self.counted.seen(row)
+            return self.counted.model_input(row)
         text = self.texts[row]
         return self.form.instruction + text if isinstance(text, str) else "\n".join(text)
 
@@ -91,36 +92,36 @@ class Encoder(Protocol):
 
     @property
     def identity(self) -> Mapping[str, object] | None:
-        """Everything besides form and text that decides a vector; None is never stored."""
+        """Everything besides form and text that decides a vector; None disables the cache."""
 
     def inputs(self, texts: Sequence[Any], form: Form) -> Inputs:
-        """The texts as the model will see them; never fails on an empty text."""
+        """Return the texts as the model will see them; never fails on an empty text."""
 
     def facts(self) -> Mapping[str, object]:
-        """What really ran, as JSON values: checkpoint, device, precision."""
+        """Return the checkpoint, device and precision that were used, as JSON values."""
 
 
 class BatchEncoder(Encoder, Protocol):
-    """An encoder in this process, to which batches are given one after the other."""
+    """An encoder in this process, which is called with one batch after another."""
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """One vector for each of the rows, in one batch; the caller handles memory errors."""
+        """Return one vector for each row, in one batch; the caller handles memory errors."""
 
 
 @runtime_checkable
 class StreamingEncoder(Encoder, Protocol):
-    """An encoder that makes its own batches, several at a time: one behind an API."""
+    """An encoder behind an API, which makes its own batches and sends several at a time."""
 
     def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
-        """Rows of the inputs with their vectors, as they arrive; each is stored before the next."""
+        """Yield rows with their vectors as they arrive; each is stored before the next."""
 
     def bill(self) -> Mapping[str, object]:
-        """What was billed since this was last asked."""
+        """Return the calls, tokens and money that were billed since the last call of this."""
 
 
-#: The most that is given to a model at a time: enough for even batches, soon done and stored.
-_PIECE_TEXTS, _PIECE_CHARACTERS = 512, 1 << 18
-#: Seconds after which the finished batches of a slow piece are stored without waiting for its end.
+#: Limits of a chunk of texts: large enough for even batches, small enough to be stored soon.
+_CHUNK_TEXTS, _CHUNK_CHARACTERS = 512, 1 << 18
+#: Seconds after which the finished batches of a slow chunk are stored without waiting for its end.
 _STORE_SECONDS = 10.0
 
 
@@ -132,10 +133,10 @@ class Encoded:
     indexes: Rows
     """For each distinct text, its index in the cache."""
     distinct: Rows
-    """For each text, which of the distinct ones it is."""
+    """For each text, the index of the distinct text that it equals."""
     facts: Mapping[str, object]
     usage: Usage
-    """What encoding the missing texts used."""
+    """The usage of encoding the missing texts."""
 
     def matrix(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Return the vectors of the distinct texts, or of a range of them."""
@@ -143,18 +144,18 @@ class Encoded:
 
 
 @dataclass(frozen=True, eq=False)
-class EncodingPiece:
+class TextChunk:
     """Some texts to encode, here or in a worker."""
 
     texts: Sequence[Any]
     names: Sequence[str]
-    """What to call each text in an error."""
+    """The name of each text in error messages."""
     form: Form
     addresses: Addresses
     first: int | None
-    """The index of the task's first text in this piece, which is shown as the model saw it."""
+    """The index of the task's first text, if it is in this chunk; its model input is recorded."""
     encoder: str
-    """Which encoder of its stage: a side, or "pair"."""
+    """The encoder of the stage: "query", "document" or "pair"."""
     identity: Mapping[str, object] | None
     """Of the encoder; it must be the same on every machine."""
     folder: Path | None
@@ -167,15 +168,15 @@ class EncodingPiece:
 
 @dataclass(frozen=True, eq=False)
 class EncodingOutput:
-    """Some encoded texts of a piece."""
+    """Some encoded texts of a chunk."""
 
     count: int
     widths: Mapping[int, str]
     """The widths of the vectors, each with the name of a text that has it."""
     texts: EncodedTexts | None
-    """None where a worker has written them to the cache."""
+    """None if a worker has written them to the cache."""
     model_input: str | None
-    """The task's first text as the model saw it, where this piece has it."""
+    """The task's first text as the model saw it, if it is in this chunk."""
     facts: Mapping[str, object]
 
 
@@ -193,22 +194,23 @@ def encode(
     worker_stage: StageSpec | None = None,
     ragged: bool = False,
 ) -> Encoded:
-    """Return the vectors of texts: from the cache, or encoded now and stored piece by piece.
+    """Return the vectors of texts: from the cache, or encoded now and stored chunk by chunk.
 
-    The longest texts come first, so that a batch that does not fit the memory fails at once.
+    The longest texts are encoded first, so that a text that does not fit in memory fails at once.
 
     Args:
         encoder: The model.
         texts: Texts, or pairs of texts.
-        form: What the model is given besides the text.
-        cache: Where vectors are looked up and stored.
+        form: Instruction and limits of the model's input.
+        cache: The cache of this model's vectors.
         resources: Callbacks, and the workers if there are any.
-        batches: The batch size, which encoding may lower.
-        name_text: Returns what to call the text of a row in an error.
-        description: What progress is called.
-        part: Which encoder of its stage this is: a side, or "pair".
-        worker_stage: From what workers build the stage of the encoder; None encodes here.
-        ragged: Whether vectors may differ in width, as those of several vectors per text do.
+        batches: The batch size, which is lowered if memory runs out.
+        name_text: Returns the name of a row's text for error messages.
+        description: The description of the progress bar.
+        part: The encoder of the stage: "query", "document" or "pair".
+        worker_stage: How workers build the stage of the encoder; None encodes here.
+        ragged: Whether vectors may differ in width, as for several vectors per text.
+
     """
     addresses, first_rows, distinct = distinct_addresses(form.addresses(texts))
     sizes = np.array([_size(texts[row]) for row in first_rows], dtype=np.int64)
@@ -217,9 +219,9 @@ def encode(
     missing = np.flatnonzero(encode_again | (cache.find(addresses) < 0))
     missing = missing[np.argsort(-sizes[missing], kind="stable")]
 
-    def make_piece(chosen: Rows) -> EncodingPiece:
+    def make_chunk(chosen: Rows) -> TextChunk:
         rows = first_rows[chosen].tolist()
-        return EncodingPiece(
+        return TextChunk(
             texts=[texts[row] for row in rows],
             names=[name_text(row) for row in rows],
             form=form,
@@ -231,128 +233,130 @@ def encode(
             storage=cache.storage,
         )
 
-    chosen_rows = [missing] if streams else cut_pieces(missing, sizes)
-    pieces = (make_piece(chosen) for chosen in chosen_rows if len(chosen))
+    chosen_rows = [missing] if streams else cut_chunks(missing, sizes)
+    chunks = (make_chunk(chosen) for chosen in chosen_rows if len(chosen))
     report = _ProgressReport(resources, description, len(missing))
-    on_workers = resources.workers is not None and worker_stage is not None and not streams
-    ran: dict[str, object] = {}
-    if on_workers:
-        assert resources.workers is not None and worker_stage is not None
-        numbered = ((None, piece) for piece in pieces)
-        outputs = (
-            out for _, out in resources.workers.map(worker_stage, encode_on_worker, numbered)
-        )
-        ran["engine"] = resources.workers.name
+    workers = None if streams else resources.workers
+    worker_facts: dict[str, object] = {}
+    outputs: Iterator[EncodingOutput]
+    if workers is not None and worker_stage is not None:
+        tagged_chunks = ((None, chunk) for chunk in chunks)
+        tagged_outputs = workers.map(worker_stage, encode_on_worker, tagged_chunks)
+        outputs = (output for _, output in tagged_outputs)
+        worker_facts["engine"] = workers.name
     else:
         outputs = (
             output
-            for piece in pieces
-            for output in encode_piece(encoder, batches, piece, report.add)
+            for chunk in chunks
+            for output in encode_chunk(encoder, batches, chunk, report.add)
         )
     widths: dict[int, str] = {}
     for output in outputs:
         widths |= output.widths
         if len(widths) > 1 and not ragged:
-            *_, last = widths.values()
+            last_text = list(widths.values())[-1]
             raise DataError(
-                f"the encoder gave vectors of {' and of '.join(map(str, sorted(widths)))} "
-                f"numbers; the batch of {last} differs from those before it."
+                f"the encoder returned vectors of {' and of '.join(map(str, sorted(widths)))} "
+                f"numbers; the batch of {last_text} differs from those before it."
             )
         if output.texts is not None:
             cache.add(output.texts)
         if output.model_input is not None:
             cache.remember_input(addresses[0].tobytes(), output.model_input)
-        if on_workers:
-            ran |= {key: output.facts[key] for key in ("device", "dtype") if key in output.facts}
+        if worker_facts:
+            for name in ("device", "dtype"):
+                if name in output.facts:
+                    worker_facts[name] = output.facts[name]
             report.add(output.count)
     cache.refresh()
     indexes = cache.find(addresses)
     if (indexes < 0).any():
-        raise DamagedError(f"{cache.folder}: what was just written cannot be read again.")
+        raise DamagedError(f"{cache.folder}: embeddings that were just written cannot be read.")
     facts = _facts_of(encoder, texts, form, cache, indexes, missing)
     if len(indexes):
         first_input = cache.model_input(addresses[0].tobytes())
-        facts["first"] = first_input or TextInputs.of(texts[:1], form).seen(0)
-    return Encoded(cache, indexes, distinct, {**facts, **ran}, _usage_of(facts))
+        facts["first"] = first_input or TextInputs.of(texts[:1], form).model_input(0)
+    return Encoded(cache, indexes, distinct, {**facts, **worker_facts}, _usage_of(facts))
 
 
-def encode_piece(
-    encoder: Encoder, batches: Batches, piece: EncodingPiece, count: Callable[[int], None]
+def encode_chunk(
+    encoder: Encoder, batches: Batches, chunk: TextChunk, count: Callable[[int], None]
 ) -> Iterator[EncodingOutput]:
-    """Encode a piece batch by batch; yield it whole, or in parts where the model is slow.
+    """Encode a chunk batch by batch; yield it as one output, or as several if the model is slow.
 
     `count` is called with the number of texts of every batch.
     """
-    inputs = encoder.inputs(piece.texts, piece.form)
-    model_input = None if piece.first is None else inputs.seen(piece.first)
+    inputs = encoder.inputs(chunk.texts, chunk.form)
+    model_input = None if chunk.first is None else inputs.model_input(chunk.first)
     streams = isinstance(encoder, StreamingEncoder)
     if isinstance(encoder, StreamingEncoder):
         outputs = encoder.stream(inputs)
     else:
         run = partial(cast("BatchEncoder", encoder).encode, inputs)
-        outputs = batches.run(inputs.tokens, run, piece.names.__getitem__)
+        outputs = batches.run(inputs.tokens, run, chunk.names.__getitem__)
     done: list[tuple[Rows, NDArray[np.float32]]] = []
-    stored = time.monotonic()
+    stored_at = time.monotonic()
 
-    def finish() -> EncodingOutput:
+    def make_output() -> EncodingOutput:
         rows = np.concatenate([batch_rows for batch_rows, _ in done])
         vectors = [batch_vectors for _, batch_vectors in done]
         encoded = EncodedTexts(
-            piece.addresses[rows], vectors, inputs.tokens[rows], inputs.truncated[rows]
+            chunk.addresses[rows], vectors, inputs.tokens[rows], inputs.truncated[rows]
         )
         widths: dict[int, str] = {}
         for batch_rows, batch_vectors in done:
-            widths.setdefault(batch_vectors.shape[1], piece.names[batch_rows[0]])
+            widths.setdefault(batch_vectors.shape[1], chunk.names[batch_rows[0]])
         return EncodingOutput(len(rows), widths, encoded, model_input, encoder.facts())
 
     try:
         for rows, vectors in outputs:
-            _check_vectors(vectors, rows, piece)
+            _check_vectors(vectors, rows, chunk)
             count(len(rows))
             done.append((rows, vectors))
-            if streams or time.monotonic() - stored >= _STORE_SECONDS:
-                yield finish()
+            if streams or time.monotonic() - stored_at >= _STORE_SECONDS:
+                yield make_output()
                 done.clear()
-                stored = time.monotonic()
+                stored_at = time.monotonic()
     except Exception:
         if done:  # a failure must not lose the batches before it
-            yield finish()
+            yield make_output()
         raise
     if done:
-        yield finish()
+        yield make_output()
 
 
-def encode_on_worker(stage: Any, piece: EncodingPiece) -> Iterator[EncodingOutput]:
-    """Encode a piece in a worker, with a retriever or reranker that was built there."""
-    encoder = stage.encoders[piece.encoder]
-    shared = stage.resources.shares_home
-    if not shared and encoder.identity != piece.identity:
+def encode_on_worker(stage: Any, chunk: TextChunk) -> Iterator[EncodingOutput]:
+    """Encode a chunk in a worker, with a retriever or reranker that was built there."""
+    encoder = stage.encoders[chunk.encoder]
+    shares_home = stage.resources.shares_home
+    if not shares_home and encoder.identity != chunk.identity:
         raise DataError(
-            f"{stage.name}: the model of this name is another one on {socket.gethostname()}. "
-            "Give both machines the same files, or name a folder that they share."
+            f"{stage.name}: on {socket.gethostname()}, this name is another model. Copy the same "
+            "files to both machines, or use a folder that they share."
         )
-    for output in encode_piece(encoder, stage.batches, piece, lambda count: None):
-        if shared and piece.folder is not None and output.texts is not None:
-            EmbeddingCache.write(piece.folder, piece.storage, output.texts)
-            output = replace(output, texts=None)
-        yield output
+    for output in encode_chunk(encoder, stage.batches, chunk, lambda count: None):
+        if shares_home and chunk.folder is not None and output.texts is not None:
+            EmbeddingCache.write(chunk.folder, chunk.storage, output.texts)
+            yield replace(output, texts=None)
+        else:
+            yield output
 
 
-def cut_pieces(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
-    """Cut rows into pieces within the limits of texts and characters, in their order.
+def cut_chunks(rows: Rows, sizes: NDArray[np.int64]) -> Iterator[Rows]:
+    """Cut rows into chunks within the limits of texts and characters, in their order.
 
-    The cuts depend only on the texts, so batches are the same wherever they run.
+    The cuts depend only on the texts, so batches are the same with and without workers.
     """
     while len(rows):
-        characters = np.cumsum(sizes[rows[:_PIECE_TEXTS]])
-        fitting = int(np.searchsorted(characters, _PIECE_CHARACTERS, side="right"))
-        piece, rows = np.split(rows, [max(1, fitting)])
-        yield piece
+        characters = np.cumsum(sizes[rows[:_CHUNK_TEXTS]])
+        fitting = int(np.searchsorted(characters, _CHUNK_CHARACTERS, side="right"))
+        chunk, rows = np.split(rows, [max(1, fitting)])
+        yield chunk
 
 
 @dataclass
 class _ProgressReport:
-    """Reports how many of the missing texts are encoded."""
+    """Reports how many of the missing texts have been encoded."""
 
     resources: Resources
     description: str
@@ -370,22 +374,22 @@ def _size(text: Any) -> int:
     return len(text) if isinstance(text, str) else sum(map(len, text))
 
 
-def _check_vectors(vectors: NDArray[np.float32], rows: Rows, piece: EncodingPiece) -> None:
-    """Raise DataError unless a model gave one finite vector for each text of a batch."""
+def _check_vectors(vectors: NDArray[np.float32], rows: Rows, chunk: TextChunk) -> None:
+    """Raise DataError unless a model returned one finite vector for each text of a batch."""
 
     def quote(row: int) -> str:
-        name, text = piece.names[row], piece.texts[row]
+        name, text = chunk.names[row], chunk.texts[row]
         return f"{name}: {text[:80]!r}" if isinstance(text, str) else name
 
     if vectors.ndim != 2 or len(vectors) != len(rows):
         raise DataError(
-            f"the encoder gave an array of shape {vectors.shape} for {len(rows)} texts, "
+            f"the encoder returned an array of shape {vectors.shape} for {len(rows)} texts, "
             f"expected ({len(rows)}, width).\nThe batch began with {quote(rows[0])}."
         )
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         raise DataError(
-            f"the model gave NaN or infinity for {quote(rows[np.flatnonzero(~finite)[0]])}, "
+            f"the model returned NaN or infinity for {quote(rows[np.flatnonzero(~finite)[0]])}, "
             "expected a finite number.\n"
             "If it runs in float16, try [dtype=float32] or [dtype=bfloat16]."
         )
@@ -415,7 +419,7 @@ def _facts_of(
 
 
 def _usage_of(facts: Mapping[str, Any]) -> Usage:
-    """Return what was really encoded: texts, tokens, and a server's bill where there is one."""
+    """Return the texts and tokens that were encoded now, with the bill of a server if any."""
     tokens = facts.get("billed_tokens", facts["encoded_tokens"])
     return Usage(
         texts=facts["distinct"] - facts["reused"],
@@ -427,7 +431,7 @@ def _usage_of(facts: Mapping[str, Any]) -> Usage:
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the vectors at length 1; zero vectors stay zero."""
+    """Return the vectors scaled to length 1; zero vectors stay zero."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     norms[norms == 0] = 1
     units: NDArray[np.float32] = vectors / norms

@@ -18,7 +18,7 @@ from scipy.stats import kendalltau, rankdata
 from r2med.errors import DataError, MissingError, plural
 from r2med.measure.intervals import CONFIDENCE, RESAMPLES, SEED, Interval
 from r2med.results.record import Result
-from r2med.results.select import describe_versions, group_systems
+from r2med.results.versions import describe_versions, group_systems
 
 Matrix = NDArray[np.float64]
 #: With two systems every ranking agrees or is reversed, so nothing can be said.

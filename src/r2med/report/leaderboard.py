@@ -97,8 +97,10 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
     ]
     tasks = [replace(column, best=False) for column in _task_columns(board, 2)]
     layouts = ([*columns, *tasks], columns)
-    print_fitting((_grid((row, *row.others), row_of_work, 1, None) for row_of_work in layouts), out)
-    if row.others:
+    print_fitting(
+        (_grid((row, *row.other_figures), row_of_work, 1, None) for row_of_work in layouts), out
+    )
+    if row.other_figures:
         draw_protocols(compare_figures(row.system), out, title="what differs in their protocols")
 
 
@@ -224,7 +226,7 @@ def _grid(
 
 
 def _draw_legend(board: Leaderboard, marks: dict[str, int], out: Paper, *, full: bool) -> None:
-    """Print what the columns mean, in two lines unless `full`, then notes on the rows."""
+    """Print the meaning of the columns, in two lines unless `full`, then notes on the rows."""
     entries = list(_column_legend(board))
     if full:
         lines = [entry.full for entry in entries]

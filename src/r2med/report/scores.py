@@ -34,7 +34,7 @@ from r2med.results.evaluation import Evaluation, Stored, size
 from r2med.results.protocols import works_beside
 from r2med.results.published_data import find_other_data, name_tasks
 from r2med.results.record import Result
-from r2med.results.select import describe_versions, group_systems, sort_by_age
+from r2med.results.versions import describe_versions, group_systems, sort_by_age
 from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
 
@@ -68,7 +68,7 @@ def draw_evaluation(value: Evaluation, out: Paper, *, by: Grouping = "task") -> 
     """Print score tables, the verdicts on them, and notes."""
     if value.judgements:
         out.print(judgements_note(value.judgements), style="yellow")
-    for layouts in score_layouts(value.results, value.asked, by=by):
+    for layouts in score_layouts(value.results, value.requested_metrics, by=by):
         print_fitting(layouts, out)
         out.print()
     for note in verdict_notes(value):
@@ -85,7 +85,7 @@ def draw_evaluation(value: Evaluation, out: Paper, *, by: Grouping = "task") -> 
 def verdict_notes(value: Evaluation) -> Iterator[str]:
     """The verdict on the best system and the others, per suite, by the first metric shown."""
     for results in _by_suite(value.results).values():
-        group = Evaluation(results, value.asked)
+        group = Evaluation(results, value.requested_metrics)
         verdicts = group.verdicts(group.tasks, group.metrics[0]).values()
         closest = sorted(verdicts, key=lambda verdict: verdict.difference.difference)
         printed = closest if len(closest) < _VERDICTS_SHOWN else closest[:1]

@@ -18,8 +18,8 @@ from r2med.algorithms import versions
 from r2med.errors import DataError, UsageError, need
 from r2med.execution.resources import Resources
 from r2med.expand.prompts import fill_template
-from r2med.models.batching import Features, Rows, TokenInputs, truncations
-from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures
+from r2med.models.batching import Features, Rows, TokenInputs, find_truncated
+from r2med.models.checkpoint import Checkpoint, LocalModel, locate, name_failures
 from r2med.models.encoding import Form, Inputs
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.settings import setting, settings_identity
@@ -151,11 +151,11 @@ class PairModel(LocalModel):
         from peft.utils import load_peft_weights
 
         folder = str(self.checkpoint.folder)
-        with named_failures(self.checkpoint.folder):
+        with name_failures(self.checkpoint.folder):
             names = load_peft_weights(folder, device="cpu")
         adapter_weights = tuple(name.removeprefix("base_model.model.") for name in names)
-        base = self.load_by(self.loader, spare=adapter_weights, **self.base_options)
-        with named_failures(self.checkpoint.folder):
+        base = self.load_by(self.loader, optional=adapter_weights, **self.base_options)
+        with name_failures(self.checkpoint.folder):
             return PeftModel.from_pretrained(base, folder).merge_and_unload()
 
     @cached_property
@@ -172,7 +172,7 @@ class PairModel(LocalModel):
         if self.settings.max_length:
             return int(self.settings.max_length)
         positions = int(getattr(self.model.config, "max_position_embeddings", None) or 512)
-        return min(self.longest or positions, positions)
+        return min(self.max_tokens or positions, positions)
 
     def logits(self, features: Features, **options: Any) -> Any:
         """Return the logits of a batch as float32 on the CPU."""
@@ -197,7 +197,7 @@ class CrossEncoder(PairModel):
             return_attention_mask=False,
         )
         rows, segments = encoded["input_ids"], encoded.get("token_type_ids")
-        lost = truncations(encoded, self.limit)
+        lost = find_truncated(encoded, self.limit)
         return TokenInputs(self.tokenizer, rows, lost, segments=segments)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:

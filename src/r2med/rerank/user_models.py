@@ -18,7 +18,7 @@ from r2med.errors import DataError, UsageError, need
 from r2med.execution.resources import Resources
 from r2med.execution.usage import Usage
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import LocalModel, foreign_code, locate
+from r2med.models.checkpoint import LocalModel, describe_foreign_code, locate
 from r2med.models.encoding import Form, Inputs, TextInputs
 from r2med.rerank.scores import (
     Candidates,
@@ -29,8 +29,7 @@ from r2med.rerank.scores import (
     anonymous_identity,
     scores_from_order,
 )
-from r2med.retrieve.user_models import code_identity, load_target, running
-from r2med.retrieve.user_models import identity_of as user_identity
+from r2med.retrieve.user_models import code_identity, load_target, read_identity, run_user_code
 from r2med.settings import setting, settings_identity
 
 _INTERFACE = (
@@ -64,7 +63,7 @@ def build(
         model = load_target(settings.target, settings.arguments)
         return wrap_reranker(name, model, resources, settings.arguments)
     if not resources.options.trust_remote_code:
-        raise UsageError(foreign_code(f"{name}: {settings.checkpoint}"))
+        raise UsageError(describe_foreign_code(f"{name}: {settings.checkpoint}"))
     need("torch", "transformers", extra="rerank")
     checkpoint_model = CheckpointCode(
         locate(settings.checkpoint), settings.dtype, resources.options
@@ -85,7 +84,7 @@ def wrap_reranker(
     """Make a reranker of an object; its scores are cached if it has an `identity`."""
     if not is_reranker(model):
         raise UsageError(f"{name}: {type(model).__name__} is not a reranker. {_INTERFACE}")
-    declared = user_identity(model, f"{name}: {type(model).__name__}.identity")
+    declared = read_identity(model, f"{name}: {type(model).__name__}.identity")
     identity: dict[str, object] | None = None
     if declared is not None:
         identity = {"own": declared if isinstance(declared, Mapping) else str(declared)}
@@ -114,7 +113,7 @@ class _Predictor:
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
         """Return the scores of some pairs."""
         pairs = [cast("TextInputs", inputs).texts[row] for row in rows]
-        with running(f"{self.name}: predict"):
+        with run_user_code(f"{self.name}: predict"):
             output = self.model.predict(pairs)
         try:
             scores = np.asarray(output, dtype=np.float32)
@@ -163,7 +162,7 @@ class ListReranker:
         count = len(candidates.documents)
         if not count:
             return []
-        with running(f"{self.name}: rank"):
+        with run_user_code(f"{self.name}: rank"):
             output = list(self._model.rank(candidates.query, list(candidates.documents)))
         try:
             # An index, or a row of sentence-transformers: {"corpus_id": 3, "score": ...}.

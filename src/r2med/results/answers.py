@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from r2med.results.record import AnswerCounts, Result
+from r2med.results.record import Result
+from r2med.results.stage_record import AnswerCounts
 
 #: Follows the name of a system if too many answers of its language models have problems.
 MARK = "†"

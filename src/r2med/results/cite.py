@@ -45,7 +45,7 @@ def cite_all(entries: Iterable[TaskEntry], systems: Sequence[str] = ()) -> list[
 def _find_works(systems: Sequence[str]) -> list[Publication]:
     if not systems:
         return list(works().values())
-    found = {
+    works_by_id = {
         work.id: work
         for suite in _PUBLISHED_SUITES
         for system, figures in printed_figures(suite, "ndcg@10").items()
@@ -53,7 +53,7 @@ def _find_works(systems: Sequence[str]) -> list[Publication]:
         for work in figure.works
         if system in systems
     }
-    return list(found.values())
+    return list(works_by_id.values())
 
 
 def _cite_tool() -> Citation:

@@ -26,8 +26,9 @@ from r2med.measure.metrics import JUDGED, Metric, condense
 from r2med.measure.significance import Difference, Pair, compare_systems
 from r2med.measure.verdicts import SINGLE_TEST, Family, JudgedCoverage, Verdict, decide
 from r2med.results.answers import describe_answers
-from r2med.results.record import RUN_FILE, AnswerCounts, Result, added_judgements
-from r2med.results.select import ResultSet, RunFile, Selection
+from r2med.results.record import RUN_FILE, Result, added_judgements
+from r2med.results.select import ResultSet, RunFileResult, Selection
+from r2med.results.stage_record import AnswerCounts
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.load import load_tasks, task_names
@@ -86,7 +87,7 @@ def select_systems(
     result_set = ResultSet.open(results, tell)
     local_tasks = result_set.local_tasks
 
-    def open_run_file(path: Path) -> RunFile:
+    def open_run_file(path: Path) -> RunFileResult:
         loaded = (
             list(islice(load_tasks(task, root=root, local_tasks=local_tasks), 2)) if task else []
         )
@@ -96,7 +97,7 @@ def select_systems(
             )
         condensed = condense(parse_metric(metric))
         metrics: list[str | Metric] = [metric, JUDGED, *([condensed] if condensed else [])]
-        return RunFile(path, loaded[0], tuple(metrics), tell)
+        return RunFileResult(path, loaded[0], tuple(metrics), tell)
 
     names = task_names(resolve(task, local_tasks), local_tasks) if task else ()
     selection = result_set.select(systems, tasks=names, open_run_file=open_run_file)
@@ -148,13 +149,13 @@ def compare_selection(
     )
 
 
-def _count_answers(trials: Iterable[Result | RunFile]) -> AnswerCounts | None:
+def _count_answers(trials: Iterable[Result | RunFileResult]) -> AnswerCounts | None:
     return AnswerCounts.sum_over(
         trial.summary.answers for trial in trials if isinstance(trial, Result)
     )
 
 
-def _check_judgements(results_by_task: Iterable[Sequence[Result | RunFile]]) -> str:
+def _check_judgements(results_by_task: Iterable[Sequence[Result | RunFileResult]]) -> str:
     """Name the added judgements of all scores; results and run files with others are refused."""
     trials = [trial for trials in results_by_task for trial in trials]
     results = [trial for trial in trials if isinstance(trial, Result)]
@@ -215,7 +216,7 @@ class QueryScores:
         return self.scores[0] - self.scores[1] if len(self.scores) > 1 else 0.0
 
 
-def query_scores(results: Sequence[Result | RunFile], metric: str) -> list[QueryScores]:
+def query_scores(results: Sequence[Result | RunFileResult], metric: str) -> list[QueryScores]:
     """The judged queries that all results scored, in the first one's order.
 
     The results are of one task's same data.
@@ -391,16 +392,16 @@ class Comparison(Tabular):
         }
 
 
-def _skipped_queries(trial: Result | RunFile) -> int:
+def _skipped_queries(trial: Result | RunFileResult) -> int:
     """How many queries of the task have no judgements."""
     return (
         len(trial.loaded_task.queries) - len(trial.scores)
-        if isinstance(trial, RunFile)
+        if isinstance(trial, RunFileResult)
         else trial.record.task.skipped_queries
     )
 
 
-def _shares_judged(trials: Sequence[Result | RunFile]) -> tuple[float | None, ...]:
+def _shares_judged(trials: Sequence[Result | RunFileResult]) -> tuple[float | None, ...]:
     """The mean Judged@10 of every trial; None where it was not measured."""
     return tuple(
         float(trial.scores[JUDGED].mean()) if JUDGED in trial.scores and len(trial.scores) else None
@@ -409,7 +410,7 @@ def _shares_judged(trials: Sequence[Result | RunFile]) -> tuple[float | None, ..
 
 
 def _scores_by_task(
-    by_task: Mapping[str, Sequence[Result | RunFile]], metric: str
+    by_task: Mapping[str, Sequence[Result | RunFileResult]], metric: str
 ) -> dict[str, list[QueryScores]]:
     """The scores of all queries; empty where a trial does not have the metric."""
     if any(metric not in trial.scores for trials in by_task.values() for trial in trials):
@@ -417,7 +418,7 @@ def _scores_by_task(
     return {task: query_scores(trials, metric) for task, trials in by_task.items()}
 
 
-def _run_identity(result: Result | RunFile) -> tuple[str, str]:
+def _run_identity(result: Result | RunFileResult) -> tuple[str, str]:
     """Equal for two names of one run; a custom class may have changed under one key."""
     if isinstance(result, Result):
         return result.key, result.record.files[RUN_FILE]

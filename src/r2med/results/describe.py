@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from r2med.paths import home_folder
-from r2med.results.record import AnswerCounts, GenerationsRecord, StageRecord, TextLimits
+from r2med.results.stage_record import AnswerCounts, GenerationsRecord, StageRecord, TextLimits
 from r2med.settings import settings_identity
 from r2med.systems.registry import parts_of
 from r2med.systems.stages import (

@@ -1,4 +1,4 @@
-"""Results side by side: those of an evaluation, and all that a folder holds."""
+"""Tables of results: of an evaluation, and of a whole results folder."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Evaluation(Tabular):
     """Results of any mix of systems and tasks."""
 
     results: Sequence[Result]
-    asked: Sequence[str] = ()
-    """Metrics that were asked for; without any, the headline metrics are shown."""
+    requested_metrics: Sequence[str] = ()
+    """Metrics to show; the headline metrics if empty."""
 
     is_drawn = True
 
@@ -42,7 +42,7 @@ class Evaluation(Tabular):
     @property
     def metrics(self) -> Sequence[str]:
         """The metrics shown."""
-        return self.asked or HEADLINE
+        return self.requested_metrics or HEADLINE
 
     @property
     def systems(self) -> list[str]:
@@ -71,7 +71,7 @@ class Evaluation(Tabular):
     def verdicts(self, tasks: Sequence[str], metric: str) -> dict[str, Verdict]:
         """Compare the best system with every other by the task mean; keys are the others.
 
-        Systems without all `tasks` are left out. Empty where the queries differ, and for
+        Systems without all `tasks` are left out. The result is empty if the queries differ, and for
         Judged@k, which is not a quality. Holm's correction covers the comparisons with the best.
         """
         columns = {system: self.column(system, metric) for system in self.systems}
@@ -159,8 +159,21 @@ class Stored(Tabular):
         return _table(self.results, [*names])
 
 
-def stored(folder: str | Path = DEFAULT_FOLDER, *, tell: Warn = log_warning) -> Stored:
-    """The results in a folder as one value: print it, or take it as one frame of all metrics."""
+def list_results(folder: str | Path = DEFAULT_FOLDER, *, tell: Warn = log_warning) -> Stored:
+    """List the results in a folder.
+
+    Args:
+        folder: The results folder.
+        tell: Callback for user-facing warnings.
+
+    Returns:
+        One row per result; print it, or convert it with `to_pandas()` or `to_polars()`.
+
+    Example:
+        >>> list_results("no-such-folder").to_arrow().num_rows
+        0
+
+    """
     return Stored(ResultSet.open(folder, tell).results)
 
 
@@ -172,7 +185,7 @@ def _have_same_queries(tables: Sequence[Scores], metric: str) -> bool:
 def _coverage(
     aligned: Sequence[Sequence[Scores]], a: int, b: int, metric: str
 ) -> JudgedCoverage | None:
-    """Judged@10 of two systems, and their difference on condensed lists where both have them."""
+    """Return Judged@10 of two systems, and their difference on condensed lists if both have it."""
     tables = [[row[a], row[b]] for row in aligned]
     if not all(JUDGED in table for row in tables for table in row):
         return None

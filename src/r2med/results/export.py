@@ -17,7 +17,7 @@ from r2med.paths import slug
 from r2med.results.answers import answer_notes
 from r2med.results.published_data import NOT_PUBLISHED, describe_other_data, has_published_data
 from r2med.results.record import Result
-from r2med.results.select import group_versions, sort_by_age
+from r2med.results.versions import group_versions, sort_by_age
 from r2med.storage import write_file
 from r2med.tables import csv_text
 from r2med.tasks.registry import in_suite_order, registered_task

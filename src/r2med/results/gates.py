@@ -53,8 +53,8 @@ class GateOutcome:
 
     def to_json(self) -> dict[str, Any]:
         """One object, with the values beside the outcome."""
-        shown = {"condition": self.condition, "failed": self.failed, "over": self.scope}
-        return shown | dict(self.values)
+        outcome = {"condition": self.condition, "failed": self.failed, "over": self.scope}
+        return outcome | dict(self.values)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Gate:
             listed = "; ".join(f"{task}: {why}" for task, why in selection.left_out.items())
             raise UsageError(
                 f"--fail-if needs results of both systems on the same tasks. {listed}.\n"
-                "Evaluate what is missing, or choose the tasks with --task."
+                "Evaluate the missing systems, or choose the tasks with --task."
             )
         return [self._check(tasks, selection) for tasks in self._scopes(selection)]
 

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from r2med.errors import DamagedError
 from r2med.paths import cache_folder
-from r2med.results.record import RECORD_FILE, AnswerCounts, Result, Summary, read_record
+from r2med.results.record import RECORD_FILE, Result, Summary, read_record
+from r2med.results.stage_record import AnswerCounts
 from r2med.storage import read_sealed, write_sealed
 
 if TYPE_CHECKING:

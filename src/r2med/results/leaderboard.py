@@ -25,8 +25,9 @@ from r2med.results.cost import Cost
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result, added_judgements
+from r2med.results.row_order import add_gains, assign_letters, rank_rows
 from r2med.results.select import ResultSet
-from r2med.results.standings import Frame, Standing, assign_letters, rank_rows, with_gains
+from r2med.results.standings import Frame, Standing
 from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.systems.registry import KIND_TITLES, KINDS, parts_of, spell_registered
 from r2med.systems.spec import parse
@@ -37,7 +38,7 @@ from r2med.tasks.registry import Suite, TaskEntry, find_suite, resolve
 _NOT_PRINTED = (
     "Published figures are left out: they were measured with the benchmark's own judgements."
 )
-#: What gains are counted under, and how a reader is told of it.
+#: Titles of the groups of systems whose gains are summarised.
 GAIN_TITLES: Mapping[str, str] = {
     "gar": KIND_TITLES["gar"],
     "classical": "classical rerankers",
@@ -100,8 +101,8 @@ def leaderboard(
     if not added:
         rows, notes = frame.make_printed_rows()
     measured, passed_over = frame.make_measured_rows(of_suite, all_versions=all_versions)
-    rows = rank_rows(with_gains([*rows, *measured], frame.metric))
-    rows = [frame.on_fewer_tasks(row, rows) for row in rows]
+    rows = rank_rows(add_gains([*rows, *measured], frame.metric))
+    rows = [frame.mark_missing_tasks(row, rows) for row in rows]
     words = {"--kind": kind, "--method": method, "--llm": llm, "--first-stage": first_stage}
     chosen = _chosen_rows(rows, words, only)
     whole_board = len(chosen) == len(rows) and top is None
@@ -216,7 +217,7 @@ class Leaderboard(Tabular):
         tasks = dict.fromkeys((task.name for task in self.tasks), float)
         texts = dict.fromkeys(("works", "flags", "marks", "answers"), str)
         spread = {"lowest": float, "highest": float}
-        own = {
+        columns = {
             "rank": int,
             **table_columns(Standing),
             **spread,
@@ -226,9 +227,9 @@ class Leaderboard(Tabular):
         }
         rows = [self._flat(row) for row in self.shown]
         if self.judgements:
-            own["judgements"] = str
+            columns["judgements"] = str
             rows = [{**row, "judgements": self.judgements} for row in rows]
-        return make_table(own | families | tasks, rows)
+        return make_table(columns | families | tasks, rows)
 
     def to_json(self) -> dict[str, Any]:
         """Every row with full digits, values 0 to 1."""
@@ -249,10 +250,10 @@ class Leaderboard(Tabular):
 
     def _row(self, row: Standing) -> dict[str, Any]:
         """A row as JSON."""
-        data = asdict(replace(row, others=(), results={}))
-        del data["results"]
+        data = asdict(replace(row, other_figures=(), results={}))
+        del data["results"], data["other_figures"]
         means = row.aggregates
-        data["others"] = [self._row(other_row) for other_row in row.others]
+        data["others"] = [self._row(figure) for figure in row.other_figures]
         data |= {"task_mean": means.task_mean, self.weighted_name: means.weighted_mean}
         data |= {"families": data.pop("aggregates")["families"], "queries": means.queries}
         data["tie_bounds"] = data.pop("ties")

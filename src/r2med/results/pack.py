@@ -98,7 +98,7 @@ def _collect_prompts(method: str) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class VerifiedResult:
-    """What the verification of one packed result found."""
+    """The outcome of verifying one packed result."""
 
     system: str
     task: str

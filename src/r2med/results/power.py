@@ -18,8 +18,9 @@ from r2med.measure.intervals import Column
 from r2med.measure.power import POWER, detectable_difference, queries_needed
 from r2med.results.compare import Comparison, compare
 from r2med.results.record import Result
-from r2med.results.select import ResultSet, group_systems
+from r2med.results.select import ResultSet
 from r2med.results.store import DEFAULT_FOLDER
+from r2med.results.versions import group_systems
 from r2med.tables import Tabular, make_table
 from r2med.tasks.load import task_names
 from r2med.tasks.registry import resolve

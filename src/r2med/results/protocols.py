@@ -84,8 +84,10 @@ def compare_figures(system: str) -> ProtocolComparison:
     names, protocols = [], []
     for figure in printed_figures("full", METRIC).get(system, ()):
         entry, system_entry = _entry_of_figure(figure), find_entry(system)
-        said = {name: value for work in figure.works for name, value in work.protocol.items()}
-        fields = _in_words(_settings(entry) if entry else said)
+        work_settings = {
+            name: value for work in figure.works for name, value in work.protocol.items()
+        }
+        fields = _in_words(_settings(entry) if entry else work_settings)
         if system_entry is not None and system_entry.fields.get("checkpoint"):
             fields["checkpoint"] = str(system_entry.fields["checkpoint"])
         if figure.revision or fields.get("revision") == _NOT_PINNED:

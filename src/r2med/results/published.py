@@ -2,11 +2,11 @@
 
 `figures.csv` has one row per system and task of R2MED; an empty cell was not published. NanoR2MED's
 figures are those of its candidate profiles, kept in the task manifest. `later.tsv` has the figures
-of other works, and `models.toml` says which system a row of it is of; rows that it does not know
-are returned unchanged, never dropped.
+of other works, and `models.toml` maps its rows to systems; rows without an entry there are returned
+unchanged, never dropped.
 
 Figures of one system that agree at two decimals are one `Printed` with several works; figures that
-differ stand beside each other, in the order of `works.toml`.
+differ are separate, in the order of `works.toml`.
 """
 
 from __future__ import annotations

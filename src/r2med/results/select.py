@@ -1,18 +1,14 @@
-"""Which stored results a user means: spec, label, key, folder or run file, with tasks.
+"""Find the stored results that a user means by a spec, label, key, folder or run file.
 
-One rule decides everywhere. Results with the same system key form a *version* of a system; a row, a
-mean or a comparison never mixes two versions. Of several versions under one name the newest with
-all tasks in question counts, else the one with the most tasks. Of one version's results on a task
-those on the published data come first, then the newest. Only summaries are read until scores or a
-run are needed.
+The rules are the same everywhere; `versions` has those for several results of one system. Only
+summaries are read until scores or a run are needed.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +18,13 @@ from r2med.errors import DataError, MissingError, UsageError, nearest, plural
 from r2med.execution.resources import Warn, log_warning
 from r2med.measure import Scores, measure
 from r2med.measure.metrics import Metric
-from r2med.results.identities import describe_difference, find_differences
+from r2med.results.identities import describe_difference
 from r2med.results.index import read_results
 from r2med.results.published_data import has_published_data
 from r2med.results.record import RECORD_FILE, Result
 from r2med.results.store import LOCAL, read_result
-from r2med.retrieve.run_files import fitted, locate_run
+from r2med.results.versions import Version, group_versions, order_versions, sort_by_age
+from r2med.retrieve.run_files import locate_run, restrict_to_task
 from r2med.runs import Run
 from r2med.runs.run import sort_lists
 from r2med.systems.registry import parts_of, spell_registered
@@ -40,148 +37,7 @@ _KEY = re.compile(r"[0-9a-f]{8,64}")
 
 
 @dataclass(frozen=True, eq=False)
-class Version:
-    """The results of one system with one identity, newest first."""
-
-    name: str
-    """The newest label of the system, or its spec."""
-    spec: str
-    results: tuple[Result, ...]
-
-    @property
-    def key(self) -> str:
-        """The key that the results share."""
-        return self.results[0].system_key
-
-    @property
-    def label(self) -> str | None:
-        """The newest label of the system."""
-        return self.name if self.name != self.spec else None
-
-    @property
-    def created(self) -> str:
-        """When the newest result was made."""
-        return self.results[0].created
-
-    @cached_property
-    def tasks(self) -> frozenset[str]:
-        """The tasks with a result."""
-        return frozenset(result.task for result in self.results)
-
-    @cached_property
-    def _by_task(self) -> dict[str, list[Result]]:
-        by_task: dict[str, list[Result]] = {}
-        for result in self.results:
-            by_task.setdefault(result.task, []).append(result)
-        return by_task
-
-    def result(self, task: str, data: str | None = None) -> Result | None:
-        """The result on a task, and on this data if it is given."""
-        on_task = self._by_task.get(task, ())
-        candidates = [result for result in on_task if data in (None, result.data)]
-        if len(candidates) == 1:
-            return candidates[0]
-        published = (result for result in candidates if has_published_data(result))
-        return next(published, candidates[0] if candidates else None)
-
-
-@dataclass(frozen=True, eq=False)
-class StoredSystem:
-    """A system with all of its stored versions, the one to use first."""
-
-    name: str
-    spec: str
-    versions: tuple[Version, ...]
-
-    @property
-    def chosen(self) -> Version:
-        """The newest version that has all tasks in question, else the one with the most."""
-        return self.versions[0]
-
-    def name_version(self, version: Version) -> str:
-        """The name of another version: with the settings that differ, or its date."""
-        for task in sorted(self.chosen.tasks & version.tasks):
-            first, second = self.chosen.result(task), version.result(task)
-            if first is not None and second is not None:
-                differences = find_differences(first, second).items()
-                if differences:
-                    values = ", ".join(f"{setting} {value}" for setting, (_, value) in differences)
-                    return f"{self.name} ({values})"
-        return f"{self.name} (version of {version.created[:19]})"
-
-    @property
-    def newer(self) -> tuple[Version, ...]:
-        """Versions that are newer than the chosen one but have fewer tasks."""
-        return tuple(
-            version for version in self.versions[1:] if version.created > self.chosen.created
-        )
-
-    @property
-    def older(self) -> tuple[Version, ...]:
-        """Versions that are older than the chosen one."""
-        return tuple(
-            version for version in self.versions[1:] if version.created <= self.chosen.created
-        )
-
-
-def group_versions(results: Iterable[Result]) -> list[Version]:
-    """The versions of all systems among results (newest first), the newest version first."""
-    by_key: dict[str, list[Result]] = {}
-    for result in results:
-        by_key.setdefault(result.system_key, []).append(result)
-    versions = []
-    for group in by_key.values():
-        specs = {result.system for result in group}
-        spec = min(specs, key=lambda text: (len(text), text))
-        label = next((result.label for result in group if result.label), None)
-        versions.append(Version(label or spec, spec, tuple(group)))
-    return versions
-
-
-def group_systems(results: Iterable[Result], tasks: Collection[str]) -> list[StoredSystem]:
-    """The systems among results (newest first); `tasks` decide which version is complete.
-
-    A label that several specs have is followed by the spec, so that names are unique.
-    """
-    groups: dict[tuple[str, str], list[Version]] = {}
-    for version in group_versions(results):
-        groups.setdefault((version.name, version.spec), []).append(version)
-    names = Counter(name for name, _ in groups)
-    systems = []
-    for (name, spec), versions in groups.items():
-        unique = f"{name}: {spec}" if names[name] > 1 and name != spec else name
-        systems.append(StoredSystem(unique, spec, tuple(order_versions(versions, tasks))))
-    return systems
-
-
-def describe_versions(system: StoredSystem) -> list[str]:
-    """A sentence for each other version of a system on the same data of a task."""
-    notes = []
-    for version in system.versions[1:]:
-        for task in sorted(system.chosen.tasks & version.tasks):
-            first = system.chosen.result(task)
-            second = version.result(task, first.data) if first else None
-            if first is not None and second is not None:
-                notes.append(
-                    f"{system.spec} on {task}, {first.key} and {second.key}: "
-                    f"{describe_difference(first, second)}"
-                )
-                break
-    return notes
-
-
-def order_versions(versions: Iterable[Version], tasks: Collection[str]) -> list[Version]:
-    """The version to use first: the most tasks in question, then the newest."""
-    wanted_tasks = frozenset(tasks)
-
-    def rank(version: Version) -> tuple[int, str]:
-        return len(version.tasks & wanted_tasks), version.created
-
-    return sorted(versions, key=rank, reverse=True)
-
-
-@dataclass(frozen=True, eq=False)
-class RunFile:
+class RunFileResult:
     """A run file as a result on one task; it is read and measured when needed."""
 
     path: Path
@@ -211,7 +67,7 @@ class RunFile:
 
     @cached_property
     def run(self) -> Run:
-        """The ranked lists, fitted to the task; a notice says what does not fit."""
+        """The ranked lists, restricted to the task; a notice counts the dropped entries."""
         return read_run_file(self.path, self.loaded_task, self.warn)
 
     @property
@@ -233,7 +89,7 @@ class SelectedSystem:
     """Unique among the selected systems."""
     typed_name: str
     """The name as the user typed it."""
-    results: Mapping[str, Result | RunFile]
+    results: Mapping[str, Result | RunFileResult]
     version: Version | None = None
     """None for a run file."""
 
@@ -249,27 +105,27 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """For each task the chosen result of each system, all on the same data of the task."""
+    """The chosen result of each system on each task, all on the same data of the task."""
 
     systems: tuple[SelectedSystem, ...]
     tasks: tuple[str, ...]
     left_out: Mapping[str, str]
-    """Tasks that some of the systems have and others lack, and why they are left out."""
+    """Tasks that only some of the systems have, with the reason why they are left out."""
     notices: tuple[str, ...]
 
-    def results(self, task: str) -> list[Result | RunFile]:
+    def results(self, task: str) -> list[Result | RunFileResult]:
         """The result of each system on a task."""
         return [system.results[task] for system in self.systems]
 
 
 @dataclass(frozen=True, eq=False)
 class ResultSet:
-    """The results that are looked through: of a folder, or given as a list."""
+    """The results in which names are looked up: those of a folder, or a list."""
 
     results: tuple[Result, ...]
     """Newest first."""
     source: str
-    """What messages call it."""
+    """The name of the set in messages."""
 
     @classmethod
     def open(
@@ -311,7 +167,7 @@ class ResultSet:
         """The versions of the system that a key, label or spec names; empty if there is none."""
         name = text.strip().strip('"')
         if _KEY.fullmatch(name):
-            by_key = [r for r in self.results if r.summary.key.startswith(name)]
+            by_key = [result for result in self.results if result.summary.key.startswith(name)]
             if by_key:
                 return group_versions(by_key)
         labelled = [version for version in self.versions if version.label == name]
@@ -326,7 +182,9 @@ class ResultSet:
         return [
             version
             for version in self.versions
-            if any(spec in (r.system, *r.summary.other_specs) for r in version.results)
+            if any(
+                spec in (result.system, *result.summary.other_specs) for result in version.results
+            )
         ]
 
     def find_results(self, text: str) -> list[Result]:
@@ -348,7 +206,9 @@ class ResultSet:
     def require_versions(self, text: str, tasks: Collection[str] = ()) -> list[Version]:
         """As `find_versions`; MissingError with the command to run if nothing is stored."""
         matching = self.find_versions(text)
-        on_tasks = [v for v in matching if not tasks or v.tasks & frozenset(tasks)]
+        on_tasks = [
+            version for version in matching if not tasks or version.tasks & frozenset(tasks)
+        ]
         if on_tasks:
             return on_tasks
         spec = str(spell_registered(parse(text)).unlabelled)
@@ -366,7 +226,7 @@ class ResultSet:
         systems: Sequence[str | Path | Result],
         *,
         tasks: Sequence[str] = (),
-        open_run_file: Callable[[Path], RunFile] | None = None,
+        open_run_file: Callable[[Path], RunFileResult] | None = None,
     ) -> Selection:
         """Select the results of some systems on the same tasks and data.
 
@@ -383,7 +243,7 @@ class ResultSet:
         selection = self.select(
             [system],
             tasks=[task.name],
-            open_run_file=lambda path: RunFile(path, task, (), warn),
+            open_run_file=lambda path: RunFileResult(path, task, (), warn),
         )
         for notice in selection.notices:
             warn(notice)
@@ -393,7 +253,7 @@ class ResultSet:
         self,
         system: str | Path | Result,
         tasks: Sequence[str],
-        open_run_file: Callable[[Path], RunFile] | None,
+        open_run_file: Callable[[Path], RunFileResult] | None,
     ) -> _Side:
         if isinstance(system, Result):
             return _Side(system.name, system.name, versions=tuple(group_versions([system])))
@@ -417,12 +277,12 @@ class ResultSet:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """What one argument names: versions of a system, or a run file."""
+    """The versions of a system, or the run file, that one argument names."""
 
     typed_name: str
     name: str
     versions: tuple[Version, ...] = ()
-    file: RunFile | None = None
+    file: RunFileResult | None = None
 
     @property
     def tasks(self) -> frozenset[str]:
@@ -454,7 +314,9 @@ def _select(sides: Sequence[_Side], tasks: tuple[str, ...]) -> Selection:
     }
     if tasks and left_out:
         task, reason = next(iter(left_out.items()))
-        specs = [v.spec for v in chosen if v is not None and task not in v.tasks]
+        specs = [
+            version.spec for version in chosen if version is not None and task not in version.tasks
+        ]
         raise MissingError(
             f"{task}: {reason}.\n"
             f"Run it first: r2med eval {' '.join(map(quote, specs))} --task {quote(task)}"
@@ -467,14 +329,14 @@ def _select(sides: Sequence[_Side], tasks: tuple[str, ...]) -> Selection:
             + "\nRun them on the same tasks with r2med eval."
         )
     results = {task: _choose_same_data(sides, chosen, task) for task in shared}
-    counts = [side.name for side in sides]
+    names = [side.name for side in sides]
     systems = []
     for index, (side, version) in enumerate(zip(sides, chosen, strict=True)):
-        mine = {task: results[task][index] for task in shared}
+        system_results = {task: results[task][index] for task in shared}
         name = side.name
-        if counts.count(name) > 1 and version is not None:
+        if names.count(name) > 1 and version is not None:
             name = f"{name} ({version.results[0].key})"
-        systems.append(SelectedSystem(name, side.typed_name, mine, version))
+        systems.append(SelectedSystem(name, side.typed_name, system_results, version))
     return Selection(tuple(systems), tuple(shared), left_out, tuple(notices))
 
 
@@ -493,7 +355,7 @@ def _comparable_tasks(sides: Sequence[_Side]) -> frozenset[str]:
     )
 
 
-def _results_of(side: _Side) -> list[Result | RunFile]:
+def _results_of(side: _Side) -> list[Result | RunFileResult]:
     if side.file is not None:
         return [side.file]
     return [result for version in side.versions for result in version.results]
@@ -517,8 +379,12 @@ def _explain_left_out(sides: Sequence[_Side], chosen: Sequence[Version | None], 
 
 
 def _describe_versions(side: _Side, chosen: Version, wanted_tasks: frozenset[str]) -> str:
-    """Say which of several versions is used; empty if there is only one."""
-    other_versions = [v for v in side.versions if v is not chosen and v.tasks & wanted_tasks]
+    """Return a notice about which of several versions is used; empty if there is only one."""
+    other_versions = [
+        version
+        for version in side.versions
+        if version is not chosen and version.tasks & wanted_tasks
+    ]
     if not other_versions:
         return ""
     complete = "all" if chosen.tasks >= wanted_tasks else str(len(chosen.tasks & wanted_tasks))
@@ -527,9 +393,9 @@ def _describe_versions(side: _Side, chosen: Version, wanted_tasks: frozenset[str
     shared = [task for task in tasks if task in chosen.tasks]
     difference = ""
     if shared:
-        first, other = chosen.result(shared[0]), newest.result(shared[0])
-        if first is not None and other is not None:
-            difference = f" {describe_difference(first, other)}"
+        chosen_result, newest_result = chosen.result(shared[0]), newest.result(shared[0])
+        if chosen_result is not None and newest_result is not None:
+            difference = f" {describe_difference(chosen_result, newest_result)}"
     listed = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
     return (
         f"{side.name}: {len(other_versions) + 1} stored versions have this name. The one of "
@@ -541,11 +407,11 @@ def _describe_versions(side: _Side, chosen: Version, wanted_tasks: frozenset[str
 
 def _choose_same_data(
     sides: Sequence[_Side], chosen: Sequence[Version | None], task: str
-) -> list[Result | RunFile]:
-    """Each side's result on one and the same data: published before other data, then the newest."""
-    by_data: list[dict[str, Result | RunFile]] = []
+) -> list[Result | RunFileResult]:
+    """Return the results of all sides on the same data: the published data, or the newest."""
+    by_data: list[dict[str, Result | RunFileResult]] = []
     for side, version in zip(sides, chosen, strict=True):
-        available: dict[str, Result | RunFile] = {}
+        available: dict[str, Result | RunFileResult] = {}
         if version is None:
             if side.file is not None:
                 available[side.file.data] = side.file
@@ -571,7 +437,7 @@ def _choose_same_data(
     )
 
 
-def _check_same_queries(task: str, results: Sequence[Result | RunFile]) -> None:
+def _check_same_queries(task: str, results: Sequence[Result | RunFileResult]) -> None:
     if len(results) < 2:
         return
     if len({frozenset(result.scores.query_ids.to_pylist()) for result in results}) > 1:
@@ -588,7 +454,7 @@ def find_local_tasks(folder: str | Path) -> dict[str, Path]:
 def rank_system(system: SelectedSystem, task: Task) -> Ranking:
     """The run of a selected system on exactly this data of a task."""
     chosen = system.results[task.name]
-    if isinstance(chosen, RunFile):
+    if isinstance(chosen, RunFileResult):
         return Ranking(system.name, chosen.ranked)
     result: Result | None = chosen
     if chosen.data != task.hash and system.version is not None:
@@ -603,17 +469,12 @@ def rank_system(system: SelectedSystem, task: Task) -> Ranking:
 
 
 def read_run_file(path: Path, task: Task, warn: Warn) -> Run:
-    """Read a run file and fit it to a task; notices say what does not fit."""
+    """Read a run file and restrict it to a task; warnings count the dropped entries."""
     run, findings = locate_run(str(path)).read()
-    run, findings = fitted(run, task, findings, str(path))
+    run, findings = restrict_to_task(run, task, findings, str(path))
     for notice in findings.notices():
         warn(f"{path}: {notice}")
     return run
-
-
-def sort_by_age(results: Iterable[Result]) -> tuple[Result, ...]:
-    """Results, newest first."""
-    return tuple(sorted(results, key=lambda result: result.created, reverse=True))
 
 
 def looks_like_path(text: str) -> bool:

@@ -1,7 +1,7 @@
 """Rows of a leaderboard: one per system, printed or measured here.
 
 A row never mixes the two. Figures of several works for one system form one row: figures that agree
-at two decimals have several sources, figures that differ are `others` of the row, with a spread.
+at two decimals have several sources, figures that differ are its `other_figures`, with a spread.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Literal, cast
 
-import numpy as np
-
 from r2med.errors import DamagedError, R2MedError, UsageError, plural
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging, Column, Interval, pooled_interval
 from r2med.measure.metrics import JUDGED
 from r2med.measure.scores import Aggregates, aggregate, tie_bounds
-from r2med.measure.significance import draws_for, holm, is_significant, letters, pairwise_p
 from r2med.results.cost import Cost, cost_of
 from r2med.results.overlap import Flag, StoredAudit, flags_of
 from r2med.results.protocols import works_beside
@@ -34,8 +31,10 @@ from r2med.results.published import (
     published_systems,
 )
 from r2med.results.published_data import NOT_PUBLISHED, describe_other_data, has_published_data
-from r2med.results.record import AnswerCounts, Result
-from r2med.results.select import ResultSet, StoredSystem, Version, group_systems
+from r2med.results.record import Result
+from r2med.results.select import ResultSet
+from r2med.results.stage_record import AnswerCounts
+from r2med.results.versions import StoredSystem, Version, group_systems
 from r2med.runs.run import TieOrder
 from r2med.systems.registry import SystemKind, entries, first_stage, kind_of
 from r2med.systems.spec import Unit, parse
@@ -52,7 +51,7 @@ ORIGINS = {
 }
 #: Works of R2MED's and NanoR2MED's authors.
 _OWN_WORKS = ("r2med", "page", "nano")
-#: Classes of rerankers by their backend, for those of which models.toml says nothing.
+#: Classes of rerankers by their backend, for rerankers that are not in models.toml.
 _CLASSES: Mapping[str, str] = {
     "cross-encoder": "classical",
     "yes-no": "classical",
@@ -86,21 +85,21 @@ class Standing:
     values: Mapping[str, float]
     aggregates: Aggregates
     mean: float | None
-    """The mean that ranks: None when a task is missing."""
+    """The mean by which rows are ranked; None if a task is missing."""
     rank: int | None = None
     sources: tuple[Publication, ...] = ()
     """The works that print these figures; none for a measured row."""
     variant: str = ""
-    """How the model was run, where a work reports it in more than one way."""
+    """How the model was run, if a work reports it in more than one way."""
     first_stage: str = ""
     """Spec of the system without its expander or last reranker."""
     depth: int | None = None
-    """How many documents a reranker puts in order."""
+    """How many documents a reranker reorders."""
     date: str = ""
     """Of the first source, or of the newest measured result; empty if unknown."""
     spread: Spread | None = None
-    """None where all works agree."""
-    others: tuple[Standing, ...] = ()
+    """None if all works agree."""
+    other_figures: tuple[Standing, ...] = ()
     """Rows of the same system with other figures; they have no rank."""
     flags: tuple[Flag, ...] = ()
     """Tasks that overlap with declared training data."""
@@ -110,7 +109,7 @@ class Standing:
     ties: Bounds | None = None
     """The mean with every tie resolved against the system, and for it."""
     letters: str = ""
-    """Rows that share a letter do not differ significantly; empty where no test was made."""
+    """Rows that share a letter do not differ significantly; empty if no test was made."""
     tests: int = 0
     """How many pairs of rows the correction behind the letters covers."""
     judged: float | None = None
@@ -123,13 +122,13 @@ class Standing:
     is_published_data: bool = True
     """False if a measured row has other data than the published one; it has no rank then."""
     beside: tuple[str, ...] = ()
-    """Works whose figures have the same known protocol as a measured row."""
+    """Works whose figures have a known protocol that equals the one of a measured row."""
     cost: Cost | None = None
     answers: AnswerCounts | None = None
     """How the answers of a measured row's language models could be used; None without any."""
     label: str | None = None
     results: Mapping[str, Result] = field(default_factory=dict, repr=False)
-    """Of a measured row its newest result on each task."""
+    """The newest result of a measured row on each task."""
 
     @property
     def name(self) -> str:
@@ -164,23 +163,28 @@ class Frame:
     audits: tuple[StoredAudit, ...] = ()
 
     def make_printed_rows(self) -> tuple[list[Standing], list[str]]:
-        """The rows of all works, and a note on published systems without this metric."""
+        """Return the rows of all works, and a note on published systems without this metric."""
         rows = []
         for figures in printed_figures(self.suite.name, self.metric).values():
-            first, *others = map(self._make_printed_row, figures)
-            means = [row.mean for row in (first, *others) if row.mean is not None]
+            first, *other_figures = map(self._make_printed_row, figures)
+            means = [row.mean for row in (first, *other_figures) if row.mean is not None]
             spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
-            rows.append(replace(first, others=tuple(others), spread=spread))
+            rows.append(replace(first, other_figures=tuple(other_figures), spread=spread))
         systems = published_systems(self.suite.name)
         without = len(systems.keys() - {row.system for row in rows})
+        if not without:
+            return rows, []
         note = f"{without} of {len(systems)} published systems have no figure for {self.metric}"
-        only = f"; later works report {METRIC} only" if self.suite.name == "full" else ""
-        return rows, [f"{note}{only}."] if without else []
+        if self.suite.name == "full":
+            note += f"; later works report {METRIC} only"
+        return rows, [f"{note}."]
 
     def make_measured_rows(
         self, results: Sequence[Result], *, all_versions: bool
     ) -> tuple[list[Standing], list[str]]:
-        """The rows of measured systems, and notes on results (newest first) that are not shown.
+        """Return the rows of measured systems, and notes on results that are not shown.
+
+        `results` are sorted, newest first.
 
         A system has one row: its newest version with all tasks, or the one with the most tasks.
         A newer version with fewer tasks has a separate row; older versions are not shown unless
@@ -241,7 +245,7 @@ class Frame:
     def _make_measured_row(
         self, name: str, version: Version, newest_data: Mapping[str, str]
     ) -> Standing:
-        """The row of one version, marked where its data is not that of the suite."""
+        """Return the row of one version, with marks for tasks on other data."""
         chosen = {task.name: version.result(task.name) for task in self.tasks}
         results = {task: result for task, result in chosen.items() if result is not None}
         measured = {task: measured_value(result, self.metric) for task, result in results.items()}
@@ -288,7 +292,7 @@ class Frame:
         values: Mapping[str, float],
         results: Mapping[str, Result],
     ) -> _Basis:
-        """What printed and measured rows have in common."""
+        """Compute the fields that printed and measured rows have in common."""
         flags = flags_of(system, self.tasks, self.audits)
         flagged = {flag.task for flag in flags}
         clean_tasks = tuple(task for task in self.tasks if task.name not in flagged)
@@ -311,7 +315,7 @@ class Frame:
     def _aggregates(
         self, values: Mapping[str, float], results: Mapping[str, Result] | None = None
     ) -> Aggregates:
-        """Means of values by task; results tell the number of judged queries."""
+        """Return the means of values by task; results have the numbers of judged queries."""
         query_counts = {task.name: task.counts.get("queries", 1) for task in self.tasks}
         query_counts |= {
             name: result.summary.judged_queries for name, result in (results or {}).items()
@@ -333,9 +337,9 @@ class Frame:
         return aggregates.task_mean if self.averaging == "task" else aggregates.weighted_mean
 
     def add_details(self, row: Standing, ties: bool, root: str | Path | None) -> Standing:
-        """A measured row with cost and interval, and with bounds by the order of ties if asked.
+        """Add cost and interval to a measured row, and with `ties` the bounds by tie order.
 
-        Micro recall has no interval. Bounds are None where a task's judgements are not here.
+        Micro recall has no interval. Bounds are None if the data of a task is not here.
         """
         if row.origin != "measured":
             return row
@@ -348,37 +352,38 @@ class Frame:
             return replace(row, marks=(*row.marks, f"{problem} No interval and no test"))
         if not ties or row.mean is None:
             return row
-        worst, best = dict[str, float](), dict[str, float]()
+        worst: dict[str, float] = {}
+        best: dict[str, float] = {}
         for name, result in row.results.items():
             with suppress(R2MedError):
                 local_tasks = ResultSet((result,), "").local_tasks
                 task = load_task(local_tasks.get(name, name), root=root)
                 if task.hash == result.data:
                     worst[name], best[name] = tie_range(result, task.judgements, self.metric)
-        low, high = (self._mean(values, row.results) for values in (worst, best))
+        low, high = self._mean(worst, row.results), self._mean(best, row.results)
         return row if low is None or high is None else replace(row, ties=(low, high))
 
-    def on_fewer_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
-        """A measured row that lacks tasks, marked with its rank on the tasks it has."""
+    def mark_missing_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
+        """Mark a measured row without all tasks with its rank on the tasks that it has."""
         if row.origin != "measured" or row.aggregates.tasks == len(self.tasks):
             return row
         frame = replace(self, tasks=tuple(task for task in self.tasks if task.name in row.values))
-        few = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
+        mark = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
         other_means = [frame._mean(other_row.values) for other_row in rows if other_row is not row]
         means = [mean for mean in other_means if mean is not None]
         mean = frame._mean(row.values)
         if mean is not None and means and row.is_published_data:
-            place = 1 + sum(other_row > mean for other_row in means)
-            few += (
-                f"; on these alone {100 * mean:.2f}, rank {place} of {len(means) + 1} "
+            rank = 1 + sum(other_mean > mean for other_mean in means)
+            mark += (
+                f"; on these tasks {100 * mean:.2f}, rank {rank} of {len(means) + 1} "
                 f"(--task {','.join(row.values)})"
             )
-        return replace(row, marks=(*row.marks, few))
+        return replace(row, marks=(*row.marks, mark))
 
 
 @dataclass(frozen=True)
 class _Basis:
-    """The fields that printed and measured rows compute alike."""
+    """The fields that printed and measured rows have in common."""
 
     values: Mapping[str, float]
     aggregates: Aggregates
@@ -398,131 +403,24 @@ def _describe_newer(system: StoredSystem, version: Version) -> str:
 
 
 def _mean_judged(results: Iterable[Result]) -> float | None:
-    """The mean Judged@10 over the tasks; None where a result does not have it."""
+    """Return the mean Judged@10 over the tasks; None if a result does not have it."""
     shares = [result.metrics.get(JUDGED) for result in results]
     measured = [share for share in shares if share is not None]
     return fmean(measured) if measured and len(measured) == len(shares) else None
 
 
 def measured_value(result: Result, metric: str) -> float | None:
-    """The figure that compares with a published one: NanoR2MED's recall is micro recall."""
+    """Return the figure to compare with a published one; NanoR2MED's recall is micro recall."""
     if is_micro(result.suite, metric):
         return result.summary.micro.get(metric)
     return result.metrics.get(metric)
 
 
 def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
-    """The same figure with equal scores in the worst and in the best order."""
+    """Return the same figure with tied documents in the worst and in the best order."""
     ties = cast(TieOrder, result.record.system.ties)
     worst, best = tie_bounds(result.run, judgements, [metric], ties=ties)
     if is_micro(result.suite, metric):
         cutoff = parse_metric(metric).cutoff or 0
         return worst.micro_recall(cutoff), best.micro_recall(cutoff)
     return worst.means()[metric], best.means()[metric]
-
-
-#: Metrics that only depend on which documents are in the first k, not on their order.
-_SET_METRICS = ("recall", "precision", "hit", "judged")
-
-
-def _only_reorders(row: Standing, metric: str) -> bool:
-    """Whether a reranker cannot change a metric, because it only reorders the documents counted."""
-    measured = parse_metric(metric)
-    if row.depth is None or measured.cutoff is None or measured.family not in _SET_METRICS:
-        return False
-    if row.depth >= measured.cutoff:
-        return row.depth == measured.cutoff
-    rerankings = [result.record.reranking for result in row.results.values()]
-    keeps_tail = [stored is not None and stored.tail == "keep" for stored in rerankings]
-    return bool(keeps_tail) and all(keeps_tail)
-
-
-def with_gains(rows: Sequence[Standing], metric: str) -> list[Standing]:
-    """Rows with their gains over their own first stages, never across works unless said.
-
-    A reranker has no gain in a metric that it cannot change, as recall@100 of a reranker @100. Of a
-    printed row: over the figure that one of its works prints for the first stage. Of a
-    measured row: over its measured first stage, else over the published one, with a mark.
-    """
-    printed = {row.system: row for row in rows if row.origin != "measured"}
-    measured = {row.system: row for row in reversed(rows) if row.origin == "measured"}
-
-    def gaining(row: Standing) -> Standing:
-        if _only_reorders(row, metric):
-            return row
-        below, measured_row = printed.get(row.first_stage), measured.get(row.first_stage)
-        figures = (below, *below.others) if below else ()
-        marks, of = row.marks, ""
-        if row.origin != "measured":
-            works = {work.id for work in row.sources}
-            figures = tuple(
-                printed_row
-                for printed_row in figures
-                if works & {work.id for work in printed_row.sources}
-            )
-        elif measured_row and measured_row.mean is not None and measured_row.marks == row.marks:
-            figures = (measured_row,)
-        else:
-            published = below and below.origin == "published" and not row.marks
-            figures, of = figures[: bool(published)], " (published)"
-            marks = (f"Δ is over the published figure of {row.first_stage}, not measured here",)
-        for figure in figures:
-            if row.mean is not None and figure.mean is not None:
-                gain, over = row.mean - figure.mean, figure.system + of
-                return replace(row, gain=gain, gain_over=over, marks=marks)
-        return row
-
-    return [
-        replace(gaining(row), others=tuple(map(gaining, row.others)))
-        if row.first_stage or row.others
-        else row
-        for row in rows
-    ]
-
-
-def rank_rows(rows: Sequence[Standing]) -> list[Standing]:
-    """Rows with ranks, best first; equal means share a rank.
-
-    Rows without a mean or on other than the published data come last and have no rank.
-    """
-    complete = [row for row in rows if row.mean is not None and row.is_published_data]
-    ranked: list[Standing] = []
-    for position, row in enumerate(sorted(complete, key=lambda row: -(row.mean or 0)), start=1):
-        is_tied = ranked and ranked[-1].mean == row.mean
-        ranked.append(replace(row, rank=ranked[-1].rank if is_tied else position))
-    unranked = [row for row in rows if row.mean is None or not row.is_published_data]
-    return [*ranked, *sorted(unranked, key=lambda row: -(row.mean or 0))]
-
-
-def assign_letters(rows: Sequence[Standing], metric: str, averaging: Averaging) -> list[Standing]:
-    """Rows (best first) with letters: two share one unless they differ significantly.
-
-    Every pair on one form of the data is tested, with Holm's correction over all pairs; of several
-    forms the one that conforms to the manifest counts, or that most systems share. Rows on other
-    data have no letter.
-    """
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for row_index, row in enumerate(rows):
-        if row.interval is not None:
-            data = tuple((task, result.data) for task, result in row.results.items())
-            groups.setdefault(data, []).append(row_index)
-
-    def weight(group: Sequence[int]) -> tuple[bool, int]:
-        results = rows[group[0]].results.values()
-        return all(has_published_data(result) for result in results), len(group)
-
-    tested = max(groups.values(), key=weight, default=[])
-    if len(tested) < 2:
-        return list(rows)
-    columns = [rows[row_index].columns(metric) for row_index in tested]
-    tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
-    upper = np.triu_indices(len(tested), 1)
-    p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
-    different = np.zeros((len(tested), len(tested)), dtype=bool)
-    different[upper] = [is_significant(p) for p in holm(list(p_values[upper]))]
-    names = dict(zip(tested, letters(different | different.T), strict=True))
-    tests = len(upper[0])
-    return [
-        replace(row, letters=names[index], tests=tests) if index in names else row
-        for index, row in enumerate(rows)
-    ]

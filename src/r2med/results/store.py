@@ -52,10 +52,19 @@ class Store:
         stored = [name for name in names if name.endswith(f"-{key[:_KEY]}") and name[0] != "."]
         return task_folder / min(stored) if stored else new_folder
 
-    def write(self, record: Record, run: Run, scores: Scores) -> Result:
-        """Store a result atomically, with checksums of its tables; replaces one of the same key."""
+    def write(self, record: Record, run: Run, scores: Scores, *, key: str | None = None) -> Result:
+        """Store a result atomically, with checksums of its tables; replaces one of the same key.
+
+        Args:
+            record: Everything except the tables; their checksums are added.
+            run: The ranked lists.
+            scores: One row per judged query.
+            key: The key of the record, if the caller has computed it.
+
+        """
         task, system = record.task, record.system
-        folder = self.folder(task.name, task.suite, system.spec, record.key)
+        key = key or record.key
+        folder = self.folder(task.name, task.suite, system.spec, key)
         with atomic_folder(folder) as draft:
             run.to_parquet(draft / RUN_FILE)
             pq.write_table(scores.to_arrow(), draft / SCORES_FILE)
@@ -65,7 +74,9 @@ class Store:
             }
             record = replace(record, files=checksums)
             (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")
-        return Result.from_record(folder, record, tables={SCORES_FILE: tables[SCORES_FILE]})
+        return Result.from_record(
+            folder, record, key=key, tables={SCORES_FILE: tables[SCORES_FILE]}
+        )
 
     def update_names(
         self, result: Result, *, label: str | None = None, spec: str | None = None
@@ -81,7 +92,7 @@ class Store:
             record = replace(result.record, system=system)
             with atomic_folder(result.folder, keep=lambda name: name != RECORD_FILE) as draft:
                 (draft / RECORD_FILE).write_text(record.to_json(), encoding="utf-8")
-        return replace(result, loaded=record, summary=Summary.of(record))
+        return replace(result, loaded=record, summary=Summary.of(record, result.summary.key))
 
     def lock(self, result: Result) -> AbstractContextManager[None]:
         """Wait until no other process updates this result, then hold it."""

@@ -1,6 +1,6 @@
-"""An encoder behind an API: many requests at once, each handed over for keeping as it arrives.
+"""Encoders behind an API: many requests at once, whose vectors are stored as they arrive.
 
-Texts are cut at a number of tokens and quoted where the published runs did so; the JSON is what
+Texts are truncated and quoted as in the published runs. The requests have the JSON format that
 OpenAI-compatible servers and Voyage share.
 """
 
@@ -44,20 +44,20 @@ from r2med.tasks.task import Task
 
 Rows = NDArray[np.int64]
 Vectors = NDArray[np.float32]
-#: From a text and a number of tokens: the text's own count, and its beginning of that many.
-Cut = Callable[[str, int], tuple[int, str]]
+#: Takes a text and a limit; returns the text's tokens and its beginning within the limit.
+Truncate = Callable[[str, int], tuple[int, str]]
 
-#: Keys that belong to one vendor's address.
-_OWN_KEYS: Mapping[str, str] = {
+#: The address of the vendor to which a key belongs.
+_VENDOR_URLS: Mapping[str, str] = {
     "OPENAI_API_KEY": "https://api.openai.com/v1",
     "VOYAGE_API_KEY": "https://api.voyageai.com/v1",
 }
-#: Answers of a server to which a request is too large, or a text is not fit.
+#: Statuses of a server for a request that is too large, or a text that it does not accept.
 _UNFIT = (400, 413, 422)
 _UNKNOWN = "check the server's address ([url=...]) and the model's name on it ([model=...])."
-#: Tokens that a tokenizer may add to a text of its own accord. A token is a byte at least, so a
-#: text of fewer bytes than a limit less these needs no tokenizer.
-_SPARE = 8
+#: Most special tokens that a tokenizer adds to a text. A token has at least one byte, so a text
+#: with fewer bytes than the limit minus these is within the limit.
+_SPECIAL_TOKENS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,18 +85,18 @@ class ApiSettings:
     dimensions: int = setting(least=0)
 
     def input_type(self, side: Side) -> str:
-        """What the server is told about a side; empty is nothing."""
+        """Return the `input_type` of a side in requests; empty if it is not sent."""
         return self.query_input_type if side == "query" else self.document_input_type
 
     def known_price(self) -> Price | None:
-        """Dollars per million tokens: as set, else as listed for this very model; else None."""
+        """Return dollars per million tokens: as set, or as listed for this model, or None."""
         if self.price >= 0:
             return Price(self.price)
         listed = self._listed_price()
         return Price(listed["price"]) if listed else None
 
     def price_basis(self) -> str:
-        """The date and source of a listed price; empty where it was set or is not known."""
+        """Return the date and source of a listed price; empty if it was set or is unknown."""
         listed = self._listed_price() if self.price < 0 else None
         return f"price of {listed['date']} ({listed['source']})" if listed else ""
 
@@ -106,9 +106,11 @@ class ApiSettings:
 
 
 def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
-    """A retriever as its entry describes it; no server is asked and no key is read yet."""
+    """Return a retriever with these settings; no server is contacted and no key is read yet."""
     if not settings.model:
-        raise UsageError("api: which model? As in api:MODEL[url=http://localhost:8000/v1].")
+        raise UsageError(
+            "api: the model is missing; expected api:MODEL[url=http://localhost:8000/v1]."
+        )
     if settings.max_length and not settings.tokenizer:
         raise UsageError(
             f"max_length={settings.max_length} needs a tokenizer to count with, as in "
@@ -117,7 +119,7 @@ def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
     budget = resources.remote.budget
     budget.check_price(settings.known_price(), settings.model)
 
-    def encoders() -> tuple[Encoder, Encoder]:
+    def make_encoders() -> tuple[Encoder, Encoder]:
         query, document = (ApiEncoder(settings, side, budget) for side in SIDES)
         return (query, document) if query.identity != document.identity else (document, document)
 
@@ -127,7 +129,7 @@ def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
 
     return ApiRetriever(
         name=settings.model,
-        make=encoders,
+        make_encoders=make_encoders,
         form=form,
         similarity=settings.similarity,
         dimensions=settings.dimensions,
@@ -139,35 +141,35 @@ def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiRetriever(DenseRetriever):
-    """A dense retriever that can say beforehand what it would cost."""
+    """A dense retriever that can estimate its costs."""
 
     settings: ApiSettings
 
     def estimate(self, task: Task, queries: Sequence[str] | None = None) -> RequestEstimate:
-        """What a task would use: texts in the store are free, tokens are approximate.
+        """Estimate the requests for a task: cached texts are free, tokens are approximate.
 
-        `queries` are the texts to search with, where they are not the task's own.
+        `queries` are the texts to search with; None takes the task's queries.
         """
-        calls = held = tokens = 0
+        calls = cached = tokens = 0
         settings, encoder = self.settings, cast("ApiEncoder", self.encoders["document"])
-        asked = task.queries.texts.to_pylist() if queries is None else queries
-        for side, texts in zip(SIDES, (asked, task.corpus.document_texts()), strict=True):
+        query_texts = task.queries.texts.to_pylist() if queries is None else queries
+        for side, texts in zip(SIDES, (query_texts, task.corpus.document_texts()), strict=True):
             form, distinct = self.form(task, side), list(dict.fromkeys(texts))
             indexes = self.cache(side).find(form.addresses(distinct))
             missing = [text for text, index in zip(distinct, indexes, strict=True) if index < 0]
             inputs = encoder.inputs(missing, form)
-            calls += len(encoder.planned(inputs))
-            held += len(distinct) - len(missing)
+            calls += len(encoder.plan_batches(inputs))
+            cached += len(distinct) - len(missing)
             tokens += int(inputs.tokens.sum())
         basis, price = "4 characters per token; long texts are counted", settings.known_price()
         if settings.price_basis():
             basis += f"; {settings.price_basis()}"
-        return RequestEstimate(held, calls, tokens, 0, price.of(tokens) if price else None, basis)
+        return RequestEstimate(cached, calls, tokens, 0, price.of(tokens) if price else None, basis)
 
 
 @dataclass(eq=False)
 class ApiEncoder:
-    """One side of a model behind an API, with what it was billed."""
+    """One side of a model behind an API, with its calls and billed tokens."""
 
     settings: ApiSettings
     side: Side
@@ -177,25 +179,25 @@ class ApiEncoder:
 
     @cached_property
     def server(self) -> Server:
-        """Where requests go; R2MED_EMBED_URL takes the place of the entry's own address.
+        """The server; R2MED_EMBED_URL replaces the address of the entry.
 
-        A key of the entry's own goes to the address it belongs to and nowhere else.
+        The key of a vendor is sent only to the address of that vendor.
         """
         settings = self.settings
-        own = _OWN_KEYS.get(settings.key_env, "")
+        vendor_url = _VENDOR_URLS.get(settings.key_env, "")
         return find_server(
             settings.model,
-            entry_url=own,
+            entry_url=vendor_url,
             entry_key_env=settings.key_env,
             environment="R2MED_EMBED",
             option="[url=...]",
-            url=None if settings.url == own else settings.url,
-            key_env="" if own else settings.key_env,
+            url=None if settings.url == vendor_url else settings.url,
+            key_env="" if vendor_url else settings.key_env,
         )
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """What decides a vector besides form and text: vectors are stored by it; never a key."""
+        """Everything besides form and text that decides a vector; it never contains a key."""
         return {
             "backend": "api",
             "algorithms": versions("api-encoding"),
@@ -208,44 +210,52 @@ class ApiEncoder:
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """The texts as they are sent: with the instruction, cut, then quoted; never empty."""
+        """Return the texts as they are sent: with the instruction, truncated, then quoted.
+
+        Servers refuse empty texts, so an empty text becomes a blank.
+        """
         sent, tokens, truncated = [], [], []
         limit, settings = form.max_length, self.settings
         for text in texts:
-            kept = form.instruction + text
-            count = estimate_tokens(kept)
-            measured = limit and len(kept.encode("utf-8", "surrogatepass")) > limit - _SPARE
-            if measured:
-                count, kept = load_cut(settings.tokenizer)(kept, limit)
-            truncated.append(bool(measured and count > limit))
-            tokens.append(min(count, limit) if measured else count)
-            sent.append(json.dumps(kept.replace("\n", " ")) if settings.quoted else kept or " ")
-        # Whatever the form says is in the texts already.
+            instructed = form.instruction + text
+            count, is_truncated = estimate_tokens(instructed), False
+            size = len(instructed.encode("utf-8", "surrogatepass"))
+            if limit and size > limit - _SPECIAL_TOKENS:
+                count, instructed = load_truncate(settings.tokenizer)(instructed, limit)
+                is_truncated = count > limit
+                count = min(count, limit)
+            truncated.append(is_truncated)
+            tokens.append(count)
+            if settings.quoted:
+                sent.append(json.dumps(instructed.replace("\n", " ")))
+            else:
+                sent.append(instructed or " ")
+        # The form is empty because instruction and limit are applied already.
         return TextInputs(sent, Form(), np.array(tokens, np.int64), np.array(truncated, np.bool_))
 
     def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, Vectors]]:
-        """Rows with their vectors, request by request, as they arrive.
+        """Yield rows with their vectors as they arrive, request by request.
 
-        A request that the server finds too large is cut in half; what is under way when one
-        fails for good, or a limit is met, still arrives and is handed over before the error.
+        A request that is too large for the server is split in two. If a request fails or a limit is
+        reached, the requests in progress are finished and yielded before the error is raised.
         """
-        ready = cast("TextInputs", inputs)
+        text_inputs = cast("TextInputs", inputs)
         settings, price = self.settings, self.settings.known_price()
 
-        def read(place: int, answer: dict[str, Any], _: RequestTimes) -> tuple[Vectors, int]:
-            texts = cast("list[str]", jobs[place].body["input"])
+        def read(index: int, answer: dict[str, Any], _: RequestTimes) -> tuple[Vectors, int]:
+            texts = cast("list[str]", jobs[index].body["input"])
             tokens = sum(read_token_usage(answer) or map(estimate_tokens, texts))
-            return vectors_of(answer, len(texts)), tokens
+            return read_vectors(answer, len(texts)), tokens
 
         session = Session(self.server, self.budget, name=settings.model, price=price)
         try:
-            batches = self.planned(ready)
+            batches = self.plan_batches(text_inputs)
             while batches:
                 too_large: list[Rows] = []
                 failures: list[tuple[Rows, RequestFailure]] = []
-                jobs = [self._job(ready, batch) for batch in batches]
-                for place, outcome in session.send_all("embeddings", jobs, read):
-                    batch = batches[place]
+                jobs = [self._make_request(text_inputs, batch) for batch in batches]
+                for index, outcome in session.send_all("embeddings", jobs, read):
+                    batch = batches[index]
                     if not isinstance(outcome, RequestFailure):
                         vectors, tokens = outcome
                         self.calls += 1
@@ -256,115 +266,122 @@ class ApiEncoder:
                     else:
                         failures.append((batch, outcome))
                 if failures:
-                    raise self._error(failures, ready, len(batches))
+                    raise self._describe_failures(failures, text_inputs, len(batches))
                 batches = too_large
         finally:
             session.close()
 
     def bill(self) -> Mapping[str, object]:
-        """What the server billed since this was last asked."""
+        """Return the calls, tokens and money billed since the last call of this method."""
         calls, tokens, price = self.calls, self.tokens, self.settings.known_price()
         self.calls = self.tokens = 0
         money = price.of(tokens) if price else None
         return {"calls": calls, "billed_tokens": tokens, "money": money}
 
     def facts(self) -> Mapping[str, object]:
-        """What was sent where."""
+        """Return the model and the address."""
         return {"backend": "api", "model": self.settings.model, "url": self.server.url}
 
-    def planned(self, inputs: TextInputs) -> list[Rows]:
-        """Requests within the limits of texts and tokens, texts of like length together."""
+    def plan_batches(self, inputs: TextInputs) -> list[Rows]:
+        """Group texts of similar length into requests within the limits of texts and tokens."""
         batches: list[list[int]] = []
-        weight = 0
+        batch_tokens = 0
         for row in np.argsort(-inputs.tokens, kind="stable").tolist():
             tokens = int(inputs.tokens[row])
-            full = batches and len(batches[-1]) >= self.settings.most_texts
-            if not batches or full or weight + tokens > self.settings.most_tokens:
+            is_full = bool(batches) and len(batches[-1]) >= self.settings.most_texts
+            if not batches or is_full or batch_tokens + tokens > self.settings.most_tokens:
                 batches.append([])
-                weight = 0
+                batch_tokens = 0
             batches[-1].append(row)
-            weight += tokens
+            batch_tokens += tokens
         return [np.array(batch, dtype=np.int64) for batch in batches]
 
-    def _job(self, inputs: TextInputs, batch: Rows) -> ApiRequest:
-        """A request; Voyage names the width otherwise and has no word for plain floats."""
+    def _make_request(self, inputs: TextInputs, batch: Rows) -> ApiRequest:
+        """Return the request of a batch.
+
+        Voyage, the vendor with an `input_type`, has another name for the dimensions, and no value
+        of `encoding_format` for plain floats.
+        """
         settings, texts = self.settings, [inputs.texts[row] for row in batch]
         body: dict[str, object] = {"model": settings.model, "input": texts}
-        kind = settings.input_type(self.side)
-        if kind:
-            body["input_type"] = kind
-        if settings.encoding_format == "base64" or not kind:
+        input_type = settings.input_type(self.side)
+        if input_type:
+            body["input_type"] = input_type
+        if settings.encoding_format == "base64" or not input_type:
             body["encoding_format"] = settings.encoding_format
         if settings.output_dimensions:
-            body["output_dimension" if kind else "dimensions"] = settings.output_dimensions
-        return ApiRequest(body, Tokens(sum(count_most_tokens(text) + _SPARE for text in texts)))
+            name = "output_dimension" if input_type else "dimensions"
+            body[name] = settings.output_dimensions
+        most_tokens = sum(count_most_tokens(text) + _SPECIAL_TOKENS for text in texts)
+        return ApiRequest(body, Tokens(most_tokens))
 
-    def _error(
+    def _describe_failures(
         self, failures: Sequence[tuple[Rows, RequestFailure]], inputs: TextInputs, requests: int
     ) -> Exception:
+        """Return the error about failed requests; the first one is described."""
         batch, first = failures[0]
-        what = f"{len(failures):,} of {requests:,} requests failed. The first: {first.why}"
-        advice = first.advice(unknown=_UNKNOWN)
+        where = f"{self.settings.model} at {self.server.url}"
         if first.status in _UNFIT:
-            what = f"the server does not take a text: {first.why}"
-            advice = f"the text begins {inputs.texts[batch[0]][:80]!r}."
-        kind = DataError if first.status in _UNFIT else MissingError
-        return kind(
-            f"{self.settings.model} at {self.server.url}: {what}.\nEvery vector that arrived is "
-            f"kept; {advice}"
+            return DataError(
+                f"{where}: the server does not accept a text: {first.why}.\nEvery vector that "
+                f"arrived is kept; the text begins {inputs.texts[batch[0]][:80]!r}."
+            )
+        return MissingError(
+            f"{where}: {len(failures):,} of {requests:,} requests failed. The first: {first.why}.\n"
+            f"Every vector that arrived is kept; {first.advice(unknown=_UNKNOWN)}"
         )
 
 
-def vectors_of(answer: dict[str, Any], count: int) -> Vectors:
-    """The vectors in the order of the texts; ValueError says what makes an answer unreadable."""
+def read_vectors(answer: dict[str, Any], count: int) -> Vectors:
+    """Return the vectors in the order of the texts; ValueError if the answer is not readable."""
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
-        held = len(rows) if isinstance(rows, list) else "no"
-        raise ValueError(f"it holds {held} embeddings for {count} texts")
-    placed: dict[int, Vectors] = {}
+        number = len(rows) if isinstance(rows, list) else "no"
+        raise ValueError(f"it has {number} embeddings for {count} texts")
+    by_index: dict[int, Vectors] = {}
     try:
-        for place, row in enumerate(rows):
+        for position, row in enumerate(rows):
             vector = row["embedding"]
             if isinstance(vector, str):
                 vector = np.frombuffer(base64.b64decode(vector, validate=True), dtype="<f4")
-            with np.errstate(over="ignore"):  # infinite numbers are refused where they are stored
-                placed[row.get("index", place)] = np.array(vector, dtype=np.float32)
-        vectors = np.stack([placed[index] for index in range(count)])
+            with np.errstate(over="ignore"):  # infinity is refused later, with the text's name
+                by_index[row.get("index", position)] = np.array(vector, dtype=np.float32)
+        vectors = np.stack([by_index[index] for index in range(count)])
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         vectors = np.empty(0, dtype=np.float32)
     if vectors.ndim != 2 or not vectors.size:
-        raise ValueError("its embeddings are not one list of numbers for each text, all as long")
+        raise ValueError("its embeddings are not lists of numbers, one per text, of equal length")
     return vectors
 
 
 @cache
-def load_cut(tokenizer: str) -> Cut:
-    """The function that counts and cuts; its vocabulary is fetched once by its own library."""
-    kind, _, name = tokenizer.rpartition(":")
+def load_truncate(tokenizer: str) -> Truncate:
+    """Return the function that counts tokens and truncates; its vocabulary may be downloaded."""
+    library, _, name = tokenizer.rpartition(":")
     try:
-        if kind == "tiktoken":
+        if library == "tiktoken":
             import tiktoken
 
             encoding = tiktoken.get_encoding(name)
         else:
             from tokenizers import Tokenizer  # type: ignore[import-untyped, unused-ignore]
 
-            own = Path(tokenizer).is_file()
-            encoding = (Tokenizer.from_file if own else Tokenizer.from_pretrained)(tokenizer)
+            is_file = Path(tokenizer).is_file()
+            encoding = (Tokenizer.from_file if is_file else Tokenizer.from_pretrained)(tokenizer)
             encoding.no_truncation()
     except Exception as problem:
         raise MissingError(
-            f"a text may be longer than the encoder takes, and {tokenizer} cannot be loaded to cut "
+            f"a text may exceed the encoder's limit, and {tokenizer} cannot be loaded to truncate "
             f"it ({type(problem).__name__}): pip install 'r2med[api]', and be online once.\n"
-            "[max_length=0] sends texts whole and leaves it to the server."
+            "With [max_length=0], texts are not truncated before they are sent."
         ) from None
 
-    def cut(text: str, limit: int) -> tuple[int, str]:
-        if kind == "tiktoken":
+    def truncate(text: str, limit: int) -> tuple[int, str]:
+        if library == "tiktoken":
             ids = encoding.encode(text, disallowed_special=())
             return len(ids), text if len(ids) <= limit else encoding.decode(ids[:limit])
         encoded = encoding.encode(text, add_special_tokens=False)
         count = len(encoded.ids)
         return count, text if count <= limit else text[: encoded.offsets[limit - 1][1]]
 
-    return cut
+    return truncate

@@ -1,8 +1,8 @@
-"""Fusion: several rankings of the same queries become one, by rank or by score.
+"""Fuse several rankings of the same queries into one, by rank or by score.
 
-Reciprocal rank fusion reads ranks alone, so scores need not be comparable; the score methods
-bring each query's scores to one scale first. Ties are broken by the best rank in any run, then
-by document id, so the result does not depend on the order of the runs.
+Reciprocal rank fusion uses ranks alone, so scores need not be comparable; the score methods
+scale the scores of each query first. Ties are broken by the best rank in any run, then by document
+id, so the result does not depend on the order of the runs.
 """
 
 from __future__ import annotations
@@ -30,68 +30,80 @@ NANO_K = 100
 
 @dataclass(frozen=True)
 class Fusion:
-    """How runs are fused; without weights every run counts alike."""
+    """How runs are fused; without weights, all runs have the same weight."""
 
     method: Method = "rrf"
     k: int | Literal["auto"] = setting(default="auto", least=0)
-    """The constant of reciprocal rank fusion; `auto` is the one that a suite was published with."""
+    """The constant of reciprocal rank fusion; `auto` is the published value of the suite."""
     weights: tuple[float, ...] = setting(default=(), least=0)
 
     def on(self, suite: str | None) -> Fusion:
-        """With the constant that a suite was published with, unless one was chosen."""
+        """Return this fusion with the published constant of a suite, unless `k` is set."""
         if self.method != "rrf" or self.k != "auto":
             return self
         return replace(self, k=NANO_K if suite == "nano" else DEFAULT_K)
 
     def fuse(self, runs: Sequence[Run], *, depth: int, filled: Sequence[bool] = ()) -> Run:
-        """One run over all queries of the runs; a document is scored where it was found.
+        """Return one run over all queries of the runs.
 
-        `filled` marks runs whose lists were filled up with documents that match nothing and score
-        0 (the published BM25's). Those were not found; they only take part in the scale of a score
-        method, whose lowest value is theirs.
+        A document gets a share of the score from every run that retrieved it.
+
+        Args:
+            runs: The runs to fuse.
+            depth: Documents per query.
+            filled: Which runs have lists that were filled up with documents of score 0 that match
+                no term (as the published BM25 does). Those documents do not count as retrieved;
+                they only lower the minimum by which a score method scales.
+
         """
         weights = self.weights or (1.0,) * len(runs)
         if self.method == "rrf":
             k = DEFAULT_K if self.k == "auto" else self.k
             shares = [1 / (k + run.ranks) for run in runs]
         else:
-            shares = [_scaled(run, self.method) for run in runs]
+            shares = [_scale_scores(run, self.method) for run in runs]
         shares = [weight * share for share, weight in zip(shares, weights, strict=True)]
-        members = zip(runs, filled or [False] * len(runs), strict=True)
-        counted = np.concatenate([(run.scores > 0) | (not fills) for run, fills in members])
-        return _summed(runs, np.concatenate(shares), np.flatnonzero(counted), depth)
+        is_retrieved = []
+        for index, run in enumerate(runs):
+            is_filled = bool(filled) and filled[index]
+            is_retrieved.append(
+                run.scores > 0 if is_filled else np.ones(len(run.scores), dtype=np.bool_)
+            )
+        entries = np.flatnonzero(np.concatenate(is_retrieved))
+        return _sum_shares(runs, np.concatenate(shares), entries, depth)
 
 
-def _scaled(run: Run, method: Method) -> Column:
-    """Scores on one scale within a query, the lowest being 0; equal ones count as 1 throughout.
+def _scale_scores(run: Run, method: Method) -> Column:
+    """Scale the scores of each query so that the lowest is 0; if all are equal, each is 1.
 
-    The scale is the distance from lowest to highest, or the standard deviation. Its zero is the
-    lowest score, because a document that a run lacks must not score above one that it ranked.
+    The unit is the distance from the lowest to the highest score, or the standard deviation. Zero
+    is the lowest score, because a document that a run does not list must not score above a listed
+    one.
     """
-    low, high = _of_list(run, np.minimum), _of_list(run, np.maximum)
+    low, high = _reduce_lists(run, np.minimum), _reduce_lists(run, np.maximum)
     scale = high - low
     if method == "zscore":
         lengths = np.repeat(run.lengths, run.lengths)
-        mean = _of_list(run, np.add) / lengths
+        mean = _reduce_lists(run, np.add) / lengths
         squares = replace(run, scores=(run.scores - mean) ** 2)
-        scale = np.where(scale > 0, np.sqrt(_of_list(squares, np.add) / lengths), 0.0)
+        scale = np.where(scale > 0, np.sqrt(_reduce_lists(squares, np.add) / lengths), 0.0)
     shares: Column = np.divide(run.scores - low, scale, out=np.ones(len(low)), where=scale > 0)
     return shares
 
 
-def _of_list(run: Run, reduce: np.ufunc) -> Column:
-    """A figure of each list of scores, repeated for every entry of the list."""
-    filled = run.lengths > 0
-    if not filled.any():
+def _reduce_lists(run: Run, reduce: np.ufunc) -> Column:
+    """Reduce the scores of each list to one number, and repeat it for every entry of the list."""
+    has_entries = run.lengths > 0
+    if not has_entries.any():
         return np.empty(0)
-    figures = reduce.reduceat(run.scores, run.offsets[:-1][filled])
-    return np.repeat(figures, run.lengths[filled])
+    figures = reduce.reduceat(run.scores, run.offsets[:-1][has_entries])
+    return np.repeat(figures, run.lengths[has_entries])
 
 
-def _summed(runs: Sequence[Run], share: Column, counted: NDArray[np.int64], depth: int) -> Run:
-    """Add up the shares of the entries that count and keep the best `depth` of every query.
+def _sum_shares(runs: Sequence[Run], share: Column, counted: NDArray[np.int64], depth: int) -> Run:
+    """Add up the shares of the counted entries and keep the best `depth` of every query.
 
-    `share` and the places in `counted` are of the entries of all runs, one run after the other.
+    `share` and `counted`, which has indexes, refer to the entries of all runs in their order.
     """
     queries = pa.chunked_array([run.query_ids for run in runs]).unique().cast(pa.large_string())
     ranked = [run.document_ids.take(pa.array(np.unique(run.documents))) for run in runs]

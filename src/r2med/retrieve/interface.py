@@ -1,8 +1,8 @@
-"""What a first stage promises: prepare a task's corpus once, then search it as often as wanted.
+"""The interface of retrievers: prepare a task's corpus once, then search it any number of times.
 
-An expanded query is searched in another form: lexical retrievers take one text, dense ones the mean
-of the vectors of one or more. A generation method says both, because the published methods
-combine differently for each.
+An expanded query has two forms: lexical retrievers search with one text, dense ones with the mean
+of the vectors of one or more texts. A generation method defines both, because the published methods
+combine texts differently for each.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from r2med.tasks.task import Queries, Task
 
 
 class Searcher(Protocol):
-    """A corpus made ready for searching."""
+    """A corpus that is ready to be searched."""
 
     def search(self, queries: Queries, *, depth: int) -> Run:
-        """The best `depth` documents of every query, best first, in the retriever's own order."""
+        """Return the best `depth` documents of every query, in the retriever's order of ties."""
 
     def facts(self) -> Mapping[str, object]:
-        """What really ran, as JSON values for the record: inputs as seen, counts, reuse."""
+        """Return JSON values for the record: model inputs, counts, reuse of caches."""
 
 
 @dataclass(frozen=True)
 class SearchOutput:
-    """A run, and what searching used."""
+    """A run, with the facts and the usage of the search."""
 
     run: Run
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -39,17 +39,17 @@ class SearchOutput:
 
 @runtime_checkable
 class MeteredSearcher(Protocol):
-    """A searcher that encodes texts, and says for each search what that used."""
+    """A searcher that encodes texts, and reports the usage of every search."""
 
     def facts(self) -> Mapping[str, object]:
-        """Return what preparing the corpus did."""
+        """Return JSON values about the prepared corpus."""
 
     @property
     def usage(self) -> Usage:
-        """What preparing the corpus used."""
+        """The usage of preparing the corpus."""
 
     def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
-        """Search with the queries as they are."""
+        """Search with the unchanged queries."""
 
     def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> SearchOutput:
         """Search with expanded queries: a query's vector is the mean of its parts' vectors."""
@@ -60,26 +60,25 @@ class Retriever(Protocol):
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """What decides its rankings besides the settings it was built from, as JSON values.
+        """Everything that decides its rankings, except its settings, as JSON values.
 
-        Settings enter a result's key by themselves; files that were read, and versions of what was
-        computed from them, must stand here. A model of the caller's own has no settings, so its
-        identity says everything.
+        Settings are part of a result's key already. The content of files that were read and the
+        versions of algorithms must be here. A custom model has no settings, so everything is here.
         """
 
     def prepare(self, task: Task) -> Searcher:
-        """Index or encode the corpus, or take a cached index of exactly this corpus.
+        """Index or encode the corpus, or use a cached index of exactly this corpus.
 
-        The whole task is given because instructions are worded after its kind.
+        The argument is the whole task because the wording of instructions depends on it.
         """
 
 
 @dataclass(frozen=True)
 class Part:
-    """One text of a query whose vector enters the mean.
+    """One text of a query whose vector is part of the mean.
 
-    `generated` marks text of a language model: an encoder puts the query instruction before it only
-    where its registry entry says so (the published inst, grit and nv do, the others do not).
+    `generated` marks text of a language model. An encoder puts the query instruction before it only
+    if its registry entry says so (the published inst, grit and nv do, the others do not).
     """
 
     text: str
@@ -88,7 +87,7 @@ class Part:
 
 @dataclass(frozen=True)
 class QueryForm:
-    """One query as it is searched for."""
+    """One query in the texts that retrievers search with."""
 
     query_id: str
     lexical: str
@@ -108,6 +107,7 @@ def search_with(
         return searcher.search_forms(forms, depth=depth)
     if forms is not None:
         texts = {form.query_id: form.lexical for form in forms}
-        column = pa.array([texts[name] for name in queries.ids.to_pylist()], type=pa.large_string())
+        expanded = [texts[query_id] for query_id in queries.ids.to_pylist()]
+        column = pa.array(expanded, type=pa.large_string())
         queries = replace(queries, texts=column)
     return SearchOutput(searcher.search(queries, depth=depth))

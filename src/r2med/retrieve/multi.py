@@ -1,9 +1,9 @@
-"""Several numbers per text that are no single vector: SPLADE's words and ColBERT's token vectors.
+"""Retrievers with more than one vector per text: sparse (SPLADE) and late interaction (ColBERT).
 
-Sentence-transformers encodes both. The two further heads of bge-m3, which no library at hand runs,
-are linear layers on its hidden states, computed as its authors' FlagEmbedding does. A text is one
-row of the vector store that says its own length; the two backends differ in how they pack such rows
-and how they compare them.
+sentence-transformers encodes both. The sparse and multi-vector heads of bge-m3, which it does not
+support, are linear layers on the hidden states, computed as in the authors' FlagEmbedding. In the
+embedding cache, a text is one row that begins with its length; the two backends differ in how they
+pack rows and how they compare them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from r2med.runs.run import offsets_of
 from r2med.settings import setting
 from r2med.tasks.task import Queries, Task
 
+#: Assumed tokens per document when the size of blocks is chosen.
 _DOCUMENT_TOKENS = 256
-"""Tokens of a full document, to plan blocks by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,62 +47,64 @@ class _Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class SparseSettings(_Settings):
-    """All that an entry of the sparse backend may say; multi.toml documents each field."""
+    """The settings of an entry of the sparse backend; multi.toml documents each field."""
 
     max_length: int = setting(least=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LateSettings(_Settings):
-    """All that an entry of the late-interaction backend may say."""
+    """The settings of an entry of the late-interaction backend."""
 
     query_max_length: int = setting(least=0)
     document_max_length: int = setting(least=0)
 
 
 def build(settings: SparseSettings | LateSettings, resources: Resources) -> MultiRetriever:
-    """A retriever as its entry describes it; nothing is loaded yet."""
-    sparse, heads = isinstance(settings, SparseSettings), settings.head == "bge-m3"
+    """Return a retriever with these settings; the model is loaded on first use."""
+    sparse, uses_head = isinstance(settings, SparseSettings), settings.head == "bge-m3"
     if isinstance(settings, SparseSettings):
         lengths = dict.fromkeys(SIDES, settings.max_length)
     else:
         lengths = {"query": settings.query_max_length, "document": settings.document_max_length}
 
-    def encoders() -> tuple[Encoder, Encoder]:
+    def make_encoders() -> tuple[Encoder, Encoder]:
         located = locate(settings.checkpoint, revision=settings.revision)
-        if heads:
-            kind = TokenWeights if sparse else TokenVectors
-            head = kind(located, settings.dtype, resources.options, Steps("cls"))
+        if uses_head:
+            head_class = TokenWeights if sparse else TokenVectors
+            head = head_class(located, settings.dtype, resources.options, Steps("cls"))
             return head, head
-        name, limit = (
-            ("SparseEncoder", lengths["document"]) if sparse else ("MultiVectorEncoder", 0)
-        )
-        model = LibraryModel(located, settings.dtype, resources.options, name, limit)
-        query, document = (_encoder(model, side, 0 if sparse else lengths[side]) for side in SIDES)
+        options = resources.options
+        if sparse:
+            limit = lengths["document"]
+            model = LibraryModel(located, settings.dtype, options, "SparseEncoder", limit)
+            return _library_encoder(model, "query", 0), _library_encoder(model, "document", 0)
+        model = LibraryModel(located, settings.dtype, options, "MultiVectorEncoder")
+        query, document = (_library_encoder(model, side, lengths[side]) for side in SIDES)
         return query, document
 
     return MultiRetriever(
         name=settings.checkpoint,
-        make=encoders,
-        form=lambda task, side: Form(max_length=lengths[side] if heads else 0),
+        make_encoders=make_encoders,
+        form=lambda task, side: Form(max_length=lengths[side] if uses_head else 0),
         resources=resources,
         ragged=True,
-        compare=_by_words if sparse else _by_tokens,
+        compare=_score_by_words if sparse else _score_by_tokens,
         algorithm="sparse-search" if sparse else "late-interaction",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MultiRetriever(EncoderRetriever):
-    """A model and how its rows are compared."""
+    """A model, and the function that scores its rows."""
 
     compare: Callable[[Encoded, Encoded], tuple[Score, int]]
-    """From rows of queries and documents to scores, and the numbers that one document takes."""
+    """Takes rows of queries and documents; returns the scores, and the floats per document."""
     algorithm: Literal["sparse-search", "late-interaction"]
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Both encoders, by what the checkpoint's files hold."""
+        """The content of the checkpoint, and the version of the search."""
         query, document = (dict(self.encoders[side].identity or {}) for side in SIDES)
         return {
             "query": query,
@@ -111,13 +113,13 @@ class MultiRetriever(EncoderRetriever):
         }
 
     def prepare(self, task: Task) -> MultiSearcher:
-        """Encode the last row of every document id, or take it from the store."""
+        """Encode the documents, or read their rows from the embedding cache."""
         return MultiSearcher(self, task, self.encode_documents(task))
 
 
 @dataclass(eq=False)
 class MultiSearcher:
-    """A task's documents as stored rows."""
+    """The rows of a task's documents, ready to be searched."""
 
     retriever: MultiRetriever
     task: Task
@@ -125,7 +127,7 @@ class MultiSearcher:
 
     @property
     def usage(self) -> Usage:
-        """What encoding the documents used."""
+        """The usage of encoding the documents."""
         return self.documents.usage
 
     def search(self, queries: Queries, *, depth: int) -> Run:
@@ -133,20 +135,21 @@ class MultiSearcher:
         return self.search_queries(queries, depth=depth).run
 
     def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> SearchOutput:
-        """Search with the lexical text of each query: token vectors have no mean."""
+        """Search with the lexical text of each query, because token vectors have no mean."""
         queries = Queries.of([form.query_id for form in forms], [form.lexical for form in forms])
         return self.search_queries(queries, depth=depth)
 
     def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
         """Return the best documents with facts and usage."""
-        asked = queries.texts.fill_null("").to_pylist()
-        encoded = self.retriever.encode(self.task, "query", asked)
-        score, numbers = self.retriever.compare(encoded, self.documents)
+        query_texts = queries.texts.fill_null("").to_pylist()
+        encoded = self.retriever.encode(self.task, "query", query_texts)
+        score, floats_per_document = self.retriever.compare(encoded, self.documents)
+        bytes_per_document = 4 * max(1, floats_per_document)
         texts, scores = top_scored(
             score,
             (len(encoded.indexes), len(self.documents.indexes)),
             depth=depth + 1,
-            block=max(16, self.retriever.resources.options.memory // (4 * max(1, numbers))),
+            block=max(16, self.retriever.resources.options.memory // bytes_per_document),
         )
         texts, scores = texts[encoded.distinct], scores[encoded.distinct]
         documents, spread = spread_over(self.documents.distinct, texts, scores, depth + 1)
@@ -154,44 +157,47 @@ class MultiSearcher:
         return SearchOutput(run, {"queries": encoded.facts}, encoded.usage)
 
     def facts(self) -> Mapping[str, object]:
-        """Return counts of the documents, the first one as the model saw it, and what ran."""
+        """Return counts of the documents, the first one as the model saw it, and the encoder."""
         encoder = dict(self.retriever.encoders["document"].facts())
         return {"encoder": encoder, "documents": self.documents.facts}
 
 
-def _encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
-    """Encodes texts of one side as words with weights, or as vectors of tokens.
+def _library_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
+    """Return an encoder of texts as words with weights, or as vectors of tokens.
 
-    `tokens` are those of a text in late interaction; 0 leaves their number to the model.
+    `tokens` is the number of tokens per text in late interaction; 0 keeps the model's.
     """
 
     def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
         encode = getattr(loaded, f"encode_{side}")
         options: dict[str, Any] = {"batch_size": len(texts), "show_progress_bar": False}
-        if model.kind == "SparseEncoder":
+        if model.class_name == "SparseEncoder":
             options |= {"save_to_cpu": True, "convert_to_tensor": True}
             dense = encode(texts, convert_to_sparse_tensor=False, **options)
-            return packed_words(sp.csr_matrix(dense.float().numpy()))
+            return pack_words(sp.csr_matrix(dense.float().numpy()))
         transformer = loaded[0]
         if tokens and side == "document":
             transformer.document_length = tokens
         elif tokens and transformer.query_expansion is None:
             transformer.query_length = tokens
-        elif tokens:  # Queries are filled up to this many.
+        elif tokens:  # queries are padded to this number of tokens
             transformer.query_expansion = {**transformer.query_expansion, "length": tokens}
-        return packed_tokens(encode(texts, convert_to_numpy=True, **options))
+        return pack_tokens(encode(texts, convert_to_numpy=True, **options))
 
-    return LibraryEncoder(model, run, {"side": side} | ({"tokens": tokens} if tokens else {}))
+    identity: dict[str, object] = {"side": side}
+    if tokens:
+        identity["tokens"] = tokens
+    return LibraryEncoder(model, run, identity)
 
 
 class _HeadEncoder(TransformerEncoder):
-    """The hidden states of bge-m3, read by a linear layer in a file of the checkpoint."""
+    """A linear layer of bge-m3, from a file of the checkpoint, on its hidden states."""
 
     layer: ClassVar[str]
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint's content, which head reads it, and the arithmetic."""
+        """The identity of the transformer, and the head."""
         return {**super().identity, "head": self.layer}
 
     @cached_property
@@ -199,37 +205,39 @@ class _HeadEncoder(TransformerEncoder):
         return load_linear(self.checkpoint.folder / self.layer).to(self.model.device)
 
     def _read(self, inputs: Inputs, rows: Rows) -> tuple[Matrix, Features]:
-        """What the layer makes of each token, and the tokens."""
+        """Return the output of the layer for each token, and the tokens."""
         import torch
 
         assert isinstance(inputs, TokenInputs)
         features = inputs.features(rows)
         with torch.inference_mode():
-            read: Matrix = self._linear(self.hidden(features)).cpu().numpy()
-        return read, features
+            outputs: Matrix = self._linear(self.hidden_states(features)).cpu().numpy()
+        return outputs, features
 
 
 class TokenWeights(_HeadEncoder):
-    """Sparse vectors over the vocabulary: a token weighs as much as its heaviest occurrence."""
+    """Sparse vectors over the vocabulary: the weight of a token is its highest in the text."""
 
     layer = "sparse_linear.pt"
 
     def encode(self, inputs: Inputs, rows: Rows) -> Matrix:
-        """Words and weights of a batch, in order of appearance; special tokens weigh nothing."""
-        read, features = self._read(inputs, rows)
-        ids, weights = features["input_ids"], read[:, :, 0]
-        special = np.isin(ids, self.tokenizer.all_special_ids)
-        texts, places = np.nonzero((features["attention_mask"] > 0) & (weights > 0) & ~special)
+        """Return words and weights in order of appearance, without special tokens."""
+        outputs, features = self._read(inputs, rows)
+        ids, weights = features["input_ids"], outputs[:, :, 0]
+        is_special = np.isin(ids, self.tokenizer.all_special_ids)
+        is_weighted = (features["attention_mask"] > 0) & (weights > 0) & ~is_special
+        texts, positions = np.nonzero(is_weighted)
         width = len(self.tokenizer)
-        pairs, first, owners = np.unique(
-            texts * width + ids[texts, places], return_index=True, return_inverse=True
+        # Text and token in one number, so that one call finds the distinct pairs.
+        pairs, first, pair_indexes = np.unique(
+            texts * width + ids[texts, positions], return_index=True, return_inverse=True
         )
         heaviest = np.zeros(len(pairs), dtype=np.float32)
-        np.maximum.at(heaviest, owners, weights[texts, places])
+        np.maximum.at(heaviest, pair_indexes, weights[texts, positions])
         order = np.argsort(first)
         offsets = offsets_of(np.bincount(pairs // width, minlength=len(ids)))
         columns = (heaviest[order], pairs[order] % width, offsets)
-        return packed_words(sp.csr_matrix(columns, shape=(len(ids), width)))
+        return pack_words(sp.csr_matrix(columns, shape=(len(ids), width)))
 
 
 class TokenVectors(_HeadEncoder):
@@ -238,16 +246,16 @@ class TokenVectors(_HeadEncoder):
     layer = "colbert_linear.pt"
 
     def encode(self, inputs: Inputs, rows: Rows) -> Matrix:
-        """The vectors of a batch, the opening token's left out."""
-        read, features = self._read(inputs, rows)
-        norms = np.maximum(np.linalg.norm(read, axis=2, keepdims=True), 1e-12)
+        """Return the normalised vectors of all tokens except the first."""
+        outputs, features = self._read(inputs, rows)
+        norms = np.maximum(np.linalg.norm(outputs, axis=2, keepdims=True), 1e-12)
         lengths = features["attention_mask"].sum(axis=1)
-        units = zip(read / norms, lengths, strict=True)
-        return packed_tokens([vectors[1 : int(length)] for vectors, length in units])
+        units = zip(outputs / norms, lengths, strict=True)
+        return pack_tokens([vectors[1 : int(length)] for vectors, length in units])
 
 
-def packed_words(rows: sp.csr_matrix) -> Matrix:
-    """Rows of (how many words, their numbers, their weights), padded to the batch's longest."""
+def pack_words(rows: sp.csr_matrix) -> Matrix:
+    """Return rows of (number of words, word ids, weights), padded to the longest in the batch."""
     counts = np.diff(rows.indptr)
     most = max(1, int(counts.max()))
     packed = np.zeros((rows.shape[0], 1 + 2 * most), dtype=np.float32)
@@ -258,9 +266,10 @@ def packed_words(rows: sp.csr_matrix) -> Matrix:
     return packed
 
 
-def _unpacked_words(encoded: Encoded) -> sp.csr_matrix:
-    """The stored rows as one sparse matrix."""
-    lengths, words, weights = [0], [np.zeros(0, dtype=np.float32)], [np.zeros(0, dtype=np.float32)]
+def _unpack_words(encoded: Encoded) -> sp.csr_matrix:
+    """Return the stored rows as one sparse matrix."""
+    lengths = [0]
+    words, weights = [np.zeros(0, dtype=np.float32)], [np.zeros(0, dtype=np.float32)]
     for row in encoded.cache.rows(encoded.indexes):
         count, most = int(row[0]), (len(row) - 1) // 2
         lengths.append(count)
@@ -272,24 +281,29 @@ def _unpacked_words(encoded: Encoded) -> sp.csr_matrix:
     return sp.csr_matrix((np.concatenate(weights), indices, np.cumsum(lengths)), shape=shape)
 
 
-def _by_words(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
-    """Dot products over shared words, and how many numbers those with one document are."""
-    asked, held = _unpacked_words(queries), _unpacked_words(documents)
-    width = max(asked.shape[1], held.shape[1])
-    asked.resize(asked.shape[0], width)
-    held.resize(held.shape[0], width)
-    return lambda start, stop: (asked @ held[start:stop].T).toarray(), asked.shape[0]
+def _score_by_words(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
+    """Return dot products over shared words, and the floats per document."""
+    query_matrix, document_matrix = _unpack_words(queries), _unpack_words(documents)
+    width = max(query_matrix.shape[1], document_matrix.shape[1])
+    query_matrix.resize(query_matrix.shape[0], width)
+    document_matrix.resize(document_matrix.shape[0], width)
+
+    def score(start: int, stop: int) -> Matrix:
+        scores: Matrix = (query_matrix @ document_matrix[start:stop].T).toarray()
+        return scores
+
+    return score, query_matrix.shape[0]
 
 
 class TokenRows(NamedTuple):
-    """Token vectors of several texts, one after the other; text i owns offsets[i]:offsets[i+1]."""
+    """Token vectors of several texts; text `i` has `vectors[offsets[i]:offsets[i + 1]]`."""
 
     vectors: Matrix
     offsets: NDArray[np.int64]
 
 
-def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:
-    """Rows of (how many vectors, their width, the vectors), padded to the batch's longest."""
+def pack_tokens(matrices: Sequence[Matrix]) -> Matrix:
+    """Return rows of (number of vectors, width, vectors), padded to the longest in the batch."""
     width = matrices[0].shape[1]
     most = max(1, max(len(vectors) for vectors in matrices))
     packed = np.zeros((len(matrices), 2 + most * width), dtype=np.float32)
@@ -299,8 +313,8 @@ def packed_tokens(matrices: Sequence[Matrix]) -> Matrix:
     return packed
 
 
-def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) -> TokenRows:
-    """The token vectors of a range of texts, one after the other."""
+def _unpack_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) -> TokenRows:
+    """Return the token vectors of a range of texts."""
     lengths, parts = [0], []
     for row in encoded.cache.rows(encoded.indexes[start:stop]):
         count, width = int(row[0]), int(row[1])
@@ -310,25 +324,30 @@ def _unpacked_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) 
     return TokenRows(vectors, np.cumsum(lengths))
 
 
-def _by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
-    """MaxSim: sums over the query's tokens of the best product with any of the document's."""
-    asked = _unpacked_tokens(queries)
-    return (
-        lambda start, stop: maxsim(asked, _unpacked_tokens(documents, start, stop)),
-        _DOCUMENT_TOKENS * len(asked.vectors),
-    )
+def _score_by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
+    """Return MaxSim scores, and the floats per document."""
+    query_tokens = _unpack_tokens(queries)
+
+    def score(start: int, stop: int) -> Matrix:
+        return maxsim(query_tokens, _unpack_tokens(documents, start, stop))
+
+    return score, _DOCUMENT_TOKENS * len(query_tokens.vectors)
 
 
 def maxsim(queries: TokenRows, documents: TokenRows) -> Matrix:
-    """All scores, (queries, documents); a text without tokens scores 0 with everything."""
+    """Return the scores, (queries, documents).
+
+    For each token of the query, the best product with any token of the document is added. Texts
+    without tokens score 0.
+    """
     shape = (len(queries.offsets) - 1, len(documents.offsets) - 1)
     scores = np.zeros(shape, dtype=np.float32)
-    held = np.flatnonzero(np.diff(documents.offsets))
-    asked = np.flatnonzero(np.diff(queries.offsets))
-    if not (len(held) and len(asked)):
+    document_rows = np.flatnonzero(np.diff(documents.offsets))
+    query_rows = np.flatnonzero(np.diff(queries.offsets))
+    if not (len(document_rows) and len(query_rows)):
         return scores
     products = documents.vectors @ queries.vectors.T
-    best = np.maximum.reduceat(products, documents.offsets[held], axis=0)
-    sums = np.add.reduceat(best, queries.offsets[asked], axis=1)
-    scores[np.ix_(asked, held)] = sums.T
+    best = np.maximum.reduceat(products, documents.offsets[document_rows], axis=0)
+    sums = np.add.reduceat(best, queries.offsets[query_rows], axis=1)
+    scores[np.ix_(query_rows, document_rows)] = sums.T
     return scores

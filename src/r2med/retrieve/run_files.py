@@ -1,12 +1,12 @@
-"""Rankings made elsewhere as first stages: run files, and the candidate subsets of Nano tasks.
+"""Rankings from files as first stages: run files, and the candidate subsets of Nano tasks.
 
-A ranking is a TREC or Parquet file, the folder of a stored result, or a subset that lies beside a
-task's data. Fitted to a task it has the task's queries, in its order, with its documents only. What
-is odd about it is counted and said, never silently mended.
+A ranking is a TREC or Parquet file, the folder of a stored result, or a subset in the folder of a
+task's data. Restricted to a task, it has the task's queries in the task's order, and only the
+task's documents. Everything unusual is counted and reported, never silently fixed.
 
-The hybrid subset was published with a safeguard: where its 100 candidates hold no positive, one
-positive stands at rank 101. It leaks the answer into the candidates, so it is left out unless
-asked for.
+The hybrid subset was published with a safeguard: if its 100 candidates contain no positive, one
+positive was added at rank 101. It leaks the answer into the candidates, so it is left out unless
+the option `safeguard` is set.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from r2med.tasks.task import Task
 
 _RUN_FILE = "run.parquet"
 _RECORD_FILE = "result.json"
-#: Candidates of a published hybrid list; what stands below was put there as a safeguard.
+#: First rank of a published hybrid list that was added as a safeguard.
 _SAFEGUARD_RANK = 101
 _HYBRID = "reranking_hybrid"
 _COLUMNS = ("query-id", "corpus-ids")
@@ -44,7 +44,7 @@ _EXPECTED = (
     "candidates have the columns query-id (an id, each once) and corpus-ids (a list of document "
     "ids, best first, each once), without nulls."
 )
-#: What is said of each count of `Findings`, in a sentence that is right for any number.
+#: The notice about each field of `Findings` that is not 0.
 _NOTICES = {
     "unknown_queries": "queries not in this task: {count:,}, such as {unknown_query!r}; dropped.",
     "unknown_documents": (
@@ -52,19 +52,19 @@ _NOTICES = {
     ),
     "missing_queries": "queries of the task without any document: {count:,}; they score zero.",
     "repeated_documents": (
-        "entries for a document that the list of its query holds already: {count:,}; the {repeats} "
-        "one counts."
+        "entries that repeat a document of the same list: {count:,}; the {repeats} one counts."
     ),
     "odd_ranks": (
-        "lists with a rank given twice or against the scores: {count:,}; {decides} decide."
+        "lists whose ranks repeat or contradict the scores: {count:,}; the order follows the "
+        "{decides}."
     ),
-    "without_scores": "no scores; the ranks decide.",
+    "without_scores": "the file has no scores; the order follows the ranks.",
 }
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What `run:PATH` may say."""
+    """The settings of `run:PATH`."""
 
     path: str = setting(identity="content")
     repeats: Repeats = "refuse"
@@ -72,16 +72,16 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file that holds a ranking, and the tie order it is to be measured by."""
+    """A file with a ranking, and the tie order by which it is measured."""
 
     path: Path
     ties: TieOrder = "trec"
     repeats: Repeats = "refuse"
     stored_as: str | None = None
-    """The fingerprint in the record of a stored result; another one is damage."""
+    """The checksum in the record of a stored result; a file with another one is damaged."""
 
     def fingerprint(self) -> str:
-        """sha256 of the content, so that a changed file is another system."""
+        """Return the sha256 of the content; it is part of the system's identity."""
         digest = sha256_of(self.path)
         if self.stored_as not in (None, digest):
             raise DamagedError(
@@ -91,7 +91,7 @@ class RunFile:
         return digest
 
     def read(self) -> tuple[Run, Findings]:
-        """The ranking as the file has it, and what is odd about its form."""
+        """Return the ranking in the file's order, and the oddities of its format."""
         self.fingerprint()
         run, oddities = read_run(self.path, repeats=self.repeats)
         repeats = self.repeats if oddities.repeated_documents else ""
@@ -99,16 +99,16 @@ class RunFile:
 
 
 def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
-    """Find what `run:TEXT` means: a run file, or the folder of a stored result.
+    """Return the file of `run:TEXT`, where TEXT is a run file or the folder of a stored result.
 
-    The run of a stored result is measured in the tie order that its record says.
+    The run of a stored result is measured in the tie order of its record.
     """
     if not text:
-        raise UsageError("run: what to read is missing, as in run:PATH.")
+        raise UsageError("run: the path is missing; expected run:PATH.")
     path = user_path(text)
     run = path / _RUN_FILE if path.is_dir() else path
     if not run.is_file():
-        state = f"the folder holds no {_RUN_FILE}" if path.is_dir() else "no such file"
+        state = f"the folder contains no {_RUN_FILE}" if path.is_dir() else "no such file"
         raise MissingError(
             f"run {text!r}: {state}, expected a TREC run file (plain or .gz), a Parquet "
             "file with query_id, document_id and score, or the folder of a stored result "
@@ -124,44 +124,48 @@ def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
         raise DamagedError(f"{record}: not a readable result ({problem}).") from None
 
 
-def fitted(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, Findings]:
-    """The part of a ranking that a task knows; the findings say what was lost.
+def restrict_to_task(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, Findings]:
+    """Return the entries of a ranking for the task's queries and documents.
 
-    Nothing in common fails. Ids are often small numbers that many tasks use, so both a query and
-    its documents must be met; `source` names the ranking in the error.
+    The findings count the entries that were dropped. Raises DataError if none is left; both the
+    query and the document of an entry must be the task's, because ids are often small numbers that
+    many tasks use. `source` names the ranking in the error.
     """
     queries = find_positions(run.query_ids, task.queries.ids)
     documents = find_positions(run.document_ids, task.corpus.document_ids)
-    strange = documents[run.documents] < 0
-    lost = strange & (queries[run.query_rows] >= 0)
-    known = run.take(np.flatnonzero(~strange)).over(task.queries.ids, queries)
-    fit = replace(
-        known,
+    is_unknown = documents[run.documents] < 0
+    is_dropped = is_unknown & (queries[run.query_rows] >= 0)
+    restricted = run.take(np.flatnonzero(~is_unknown)).over(task.queries.ids, queries)
+    restricted = replace(
+        restricted,
         document_ids=task.corpus.document_ids,
-        documents=documents[known.documents].astype(np.int32),
+        documents=documents[restricted.documents].astype(np.int32),
     )
-    fit, excluded = remove_excluded(fit, task.exclusions)
-    if not len(fit.documents):
+    restricted, excluded = remove_excluded(restricted, task.exclusions)
+    if not len(restricted.documents):
         raise DataError(
             f"{source}: none of its {len(run.documents):,} entries is for a query and a document "
             f"of {task.name}, so there is nothing to measure. Was the run made on another task?"
         )
-    unknown = run.query_ids.filter(pa.array(queries < 0)).to_pylist()
-    places = run.documents[lost]
-    return fit, replace(
+    unknown_queries = run.query_ids.filter(pa.array(queries < 0)).to_pylist()
+    dropped_documents = run.documents[is_dropped]
+    unknown_document = ""
+    if len(dropped_documents):
+        unknown_document = run.document_ids[int(dropped_documents[0])].as_py()
+    return restricted, replace(
         findings,
-        unknown_queries=len(unknown),
-        unknown_query=unknown[0] if unknown else "",
-        unknown_documents=len(places),
-        unknown_document=run.document_ids[int(places[0])].as_py() if len(places) else "",
-        missing_queries=int((fit.lengths == 0).sum()),
+        unknown_queries=len(unknown_queries),
+        unknown_query=unknown_queries[0] if unknown_queries else "",
+        unknown_documents=len(dropped_documents),
+        unknown_document=unknown_document,
+        missing_queries=int((restricted.lengths == 0).sum()),
         excluded_documents=excluded,
     )
 
 
 @dataclass(frozen=True)
 class Findings(Oddities):
-    """Counts of oddities; an example names the first of its kind."""
+    """Counts of everything unusual about a ranking, with the first example of each."""
 
     unknown_queries: int = 0
     unknown_query: str = ""
@@ -171,14 +175,14 @@ class Findings(Oddities):
     excluded_documents: int = 0
     """Entries that were removed because their query excludes the document."""
     repeats: str = ""
-    """Which of a document's entries counts, where one is repeated."""
+    """Which entry of a repeated document counts; empty if none is repeated."""
 
     def facts(self) -> Mapping[str, object]:
-        """Those that were found, for the record."""
+        """Return the fields that are not 0 or empty, for the record."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def notices(self) -> list[str]:
-        """A sentence for each, with what follows from it."""
+        """Return one sentence for each finding, with its consequence."""
         facts = self.facts()
         decides = "lines" if self.without_scores else "scores"
         return [
@@ -188,7 +192,7 @@ class Findings(Oddities):
         ]
 
     def check_strict(self, source: str) -> None:
-        """Fail where the ranking names something that is not there."""
+        """Raise DataError if the ranking names unknown queries or documents."""
         if self.unknown_queries or self.unknown_documents:
             raise DataError(
                 f"{source}: {self.notices()[0].removesuffix('; dropped.')}.\n"
@@ -198,13 +202,13 @@ class Findings(Oddities):
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """What `candidates:NAME` may say."""
+    """The settings of `candidates:NAME`."""
 
     name: str
     safeguard: bool
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be the name of a folder beside the task's data."""
+        """Raise UsageError if the name cannot be the name of a folder."""
         if not re.fullmatch(r"[\w-][\w.-]{0,99}", self.name):
             raise UsageError(
                 f"candidates:{self.name[:60]}: expected the name of a subset, as in "
@@ -214,18 +218,18 @@ class CandidateSettings:
 
 @dataclass(frozen=True)
 class Subset:
-    """One candidate subset of one task, by the files that hold it."""
+    """One candidate subset of one task, and its files."""
 
     name: str
     files: tuple[Path, ...]
 
     def fingerprint(self) -> str:
-        """sha256 over the files' contents."""
+        """Return a sha256 of the contents of the files."""
         digests = b"".join(bytes.fromhex(sha256_of(file)) for file in self.files)
         return hashlib.sha256(digests).hexdigest()
 
     def read(self, *, safeguard: bool) -> Run:
-        """The lists, with falling scores in place of the ones that were not published."""
+        """Return the lists; scores were not published, so they are the negative ranks."""
         entries = [
             (query, document, -float(rank))
             for file in self.files
@@ -234,32 +238,33 @@ class Subset:
         ]
         queries, documents, scores = zip(*entries, strict=True) if entries else ((), (), ())
         run = Run.from_columns(queries, documents, scores)
-        guarded = self.name == _HYBRID and not safeguard
-        return run.truncate(_SAFEGUARD_RANK - 1) if guarded else run
+        if self.name == _HYBRID and not safeguard:
+            return run.truncate(_SAFEGUARD_RANK - 1)
+        return run
 
     def safeguards(self) -> Mapping[str, str]:
-        """For each query that has one, the positive that was appended below the list."""
+        """Return the positive that was added below the list of a query, by query."""
         if self.name != _HYBRID:
             return {}
         run = self.read(safeguard=True)
-        places = np.flatnonzero(run.ranks >= _SAFEGUARD_RANK)
-        queries = run.query_ids.take(pa.array(run.query_rows[places])).to_pylist()
-        documents = run.document_ids.take(pa.array(run.documents[places])).to_pylist()
+        entries = np.flatnonzero(run.ranks >= _SAFEGUARD_RANK)
+        queries = run.query_ids.take(pa.array(run.query_rows[entries])).to_pylist()
+        documents = run.document_ids.take(pa.array(run.documents[entries])).to_pylist()
         return dict(zip(queries, documents, strict=True))
 
 
 def find_subset(task: Task, name: str) -> Subset:
-    """The subset of a task; the error says which there are."""
+    """Return a candidate subset of a task; MissingError with the available names if none fits."""
     files = tuple(split_files(task.source, name, split_of(task)))
     if files:
         return Subset(name, files)
-    known = subset_names(task)
-    hint = nearest(name, known) if known else "It has no candidate subsets; Nano tasks have them."
+    names = subset_names(task)
+    hint = nearest(name, names) if names else "It has no candidate subsets; Nano tasks have them."
     raise MissingError(f"candidates {name!r}: {task.name} has no such subset. {hint}")
 
 
 def subset_names(task: Task) -> list[str]:
-    """The candidate subsets that lie beside a task's data."""
+    """Return the names of the candidate subsets in the folder of a task's data."""
     return sorted(
         folder.name
         for folder in task.source.iterdir()
@@ -269,26 +274,34 @@ def subset_names(task: Task) -> list[str]:
 
 
 def split_of(task: Task) -> str:
-    """The split that a task of a Parquet folder is; of another layout, its name."""
+    """Return the split of a task in a Parquet folder; in another layout, the task's name."""
     return task.split or task.name
 
 
 def _read(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Every query of a file with its documents, best first; whole numbers are ids, too."""
+    """Yield every query of a file with its documents, best first; ids may be integers."""
     with arrow_errors(file):
         table = pq.read_table(file)
-    kinds = {column.name: column.type for column in table.schema}
-    ids, lists = (kinds.get(column, pa.null()) for column in _COLUMNS)
-    listed = pa.types.is_list(lists) or pa.types.is_large_list(lists)
-    for kind in (ids, lists.value_type if listed else pa.null()):
-        if kind not in (pa.string(), pa.large_string()) and not pa.types.is_integer(kind):
-            held = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
-            raise DataError(f"{file}: holds {held}; {_EXPECTED}")
-    known = {None}
+    types = {column.name: column.type for column in table.schema}
+    query_type, list_type = (types.get(column, pa.null()) for column in _COLUMNS)
+    is_list = pa.types.is_list(list_type) or pa.types.is_large_list(list_type)
+    document_type = list_type.value_type if is_list else pa.null()
+    if not (_is_id_type(query_type) and _is_id_type(document_type)):
+        columns = ", ".join(f"{name} ({column_type})" for name, column_type in types.items())
+        raise DataError(f"{file}: has the columns {columns}; {_EXPECTED}")
+    seen = set()
     rows = zip(*(table[column].to_pylist() for column in _COLUMNS), strict=True)
     for row, (query, documents) in enumerate(rows, start=1):
-        if query in known or documents is None or len({None, *documents}) <= len(documents):
-            what = "a null" if query is None or None in (documents or [None]) else "a repeated id"
-            raise DataError(f"{file}, row {row} (query {query!r}): {what}; {_EXPECTED}")
-        known.add(query)
+        problem = None
+        if query is None or documents is None or None in documents:
+            problem = "a null"
+        elif query in seen or len(set(documents)) < len(documents):
+            problem = "a repeated id"
+        if problem:
+            raise DataError(f"{file}, row {row} (query {query!r}): {problem}; {_EXPECTED}")
+        seen.add(query)
         yield str(query), [str(document) for document in documents]
+
+
+def _is_id_type(column_type: pa.DataType) -> bool:
+    return column_type in (pa.string(), pa.large_string()) or pa.types.is_integer(column_type)

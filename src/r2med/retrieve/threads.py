@@ -1,4 +1,4 @@
-"""Array work in two threads of one process."""
+"""Map a function over items in two threads of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _THREADS = 2
 
 
 def map_in_threads(function: Callable[[Item], Output], items: Iterable[Item]) -> Iterator[Output]:
-    """Apply a function to items in two threads; results are in order, and few wait at a time."""
+    """Apply a function to items in two threads; yield outputs in order, holding few at a time."""
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[Output]] = deque()
         for item in items:

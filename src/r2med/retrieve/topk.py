@@ -1,6 +1,6 @@
-"""The best documents of every query, exactly: only scores that can be among them are sorted.
+"""Select the best documents of every query exactly, without sorting all scores.
 
-Documents with the same text share its vector, so texts are ranked first, then their documents.
+Documents with the same text share a vector, so texts are ranked first, then their documents.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from r2med.runs.run import find_positions, offsets_of
 from r2med.tasks.task import Task
 
 Matrix = NDArray[np.float32]
-Source = Callable[[int, int], Matrix]
-"""Rows `start` to `stop` of the documents' matrix, as float32."""
+RowReader = Callable[[int, int], Matrix]
+"""Returns rows `start` to `stop` of the documents' matrix, as float32."""
 Score = Callable[[int, int], Matrix]
-"""Scores of all queries with documents `start` to `stop`."""
+"""Returns the scores of all queries with documents `start` to `stop`."""
 
 _MOST_QUERIES = 1024
 _SMALLEST_BLOCK = 1024
 _LARGEST_BLOCK = 65536
-#: Groups of documents per requested document: more give a higher threshold and take longer.
+#: Groups of scores per requested document: more groups give a higher threshold but take longer.
 _GROUPS = 4
 #: Rows of scores that a thread takes at once.
 _ROWS_PER_THREAD = 32
@@ -35,11 +35,12 @@ _FEW_SCORES = 1 << 20
 
 
 def top(
-    queries: Matrix, documents: Source, count: int, *, depth: int, memory: int
+    queries: Matrix, documents: RowReader, count: int, *, depth: int, memory: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """The `depth` best documents of every query by dot product, and the products, best first.
+    """Return the `depth` best documents of every query by dot product, and the products.
 
-    Ties go to the earlier document. Both arrays are (queries, min(depth, count)).
+    The best document is first; of tied documents the earlier one. Both arrays have the shape
+    (queries, min(depth, count)).
     """
     depth = min(depth, count)
     best = np.zeros((len(queries), depth), dtype=np.int64)
@@ -47,14 +48,14 @@ def top(
     for start in range(0, len(queries), _MOST_QUERIES):
         part = queries[start : start + _MOST_QUERIES]
         rows = slice(start, start + len(part))
-        # Vectors of a block of documents, their scores and the comparison must fit the budget.
-        a_document = 4 * part.shape[1] + 5 * len(part)
-        fitting = np.clip(memory // max(1, a_document), _SMALLEST_BLOCK, _LARGEST_BLOCK)
+        # The vectors of a block of documents, their scores and a mask must fit in memory.
+        bytes_per_document = 4 * part.shape[1] + 5 * len(part)
+        block = np.clip(memory // max(1, bytes_per_document), _SMALLEST_BLOCK, _LARGEST_BLOCK)
         best[rows], scores[rows] = top_scored(
             lambda first, last, part=part: part @ documents(first, last).T,  # type: ignore[misc]
             (len(part), count),
             depth=depth,
-            block=int(fitting),
+            block=int(block),
         )
     return best, scores
 
@@ -62,7 +63,7 @@ def top(
 def top_scored(
     score: Score, shape: tuple[int, int], *, depth: int, block: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """As `top`, for scores of any kind, which are requested by blocks of documents."""
+    """Return the same as `top` for any scores, which are computed by blocks of documents."""
     queries, count = shape
     documents = np.zeros((queries, 0), dtype=np.int64)
     scores = np.zeros((queries, 0), dtype=np.float32)
@@ -79,7 +80,7 @@ def top_scored(
 
 
 def _best_of_rows(scores: Matrix, depth: int) -> NDArray[np.int64]:
-    """The indexes of the highest scores of every row, in two threads if there are many."""
+    """Return the indexes of the highest scores of every row; uses two threads for many scores."""
     rows, count = scores.shape
     best = np.empty((rows, min(depth, count)), dtype=np.int64)
 
@@ -97,7 +98,7 @@ def _best_of_rows(scores: Matrix, depth: int) -> NDArray[np.int64]:
 
 
 def best_indexes(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
-    """The indexes of the `depth` highest scores, best first; of equal scores the lower index.
+    """Return the indexes of the `depth` highest scores, best first; ties by index.
 
     The maxima of groups of scores give a threshold that at least `depth` scores reach. Only scores
     above it are sorted.
@@ -153,9 +154,9 @@ def spread_over(
 
 
 def drops_query_id(task: Task) -> bool:
-    """Whether a document that has the query's id is left out of dense rankings.
+    """Return whether a document that has the query's id is left out of dense rankings.
 
-    The published protocol does so, and so do the demo tasks. Data of the user's own keeps it, and
+    The published protocol leaves it out, and so do the demo tasks. Local tasks keep it, and so does
     NanoR2MED, which was published with such documents.
     """
     return task.entry is not None and task.entry.suite in ("full", "demo")
@@ -164,7 +165,7 @@ def drops_query_id(task: Task) -> bool:
 def run_of(
     ids: pa.Array, task: Task, documents: NDArray[np.int64], scores: Matrix, depth: int
 ) -> Run:
-    """A run of the best `depth` documents of every query; see `drops_query_id`."""
+    """Return a run of the best `depth` documents of every query; see `drops_query_id`."""
     is_ranked = documents >= 0
     if drops_query_id(task):
         is_ranked &= documents != find_positions(ids, task.corpus.document_ids)[:, None]

@@ -1,11 +1,11 @@
-"""Models of the user's own: Python objects, plain functions, or `package.module:Class` by name.
+"""Custom models: Python objects, functions, or names such as `package.module:Class`.
 
-What counts as a model, in this order: a retriever (`identity` and `prepare`), the reference
-repository's CustomModel (`encode_queries` and `encode_corpus`), a SentenceTransformer, and any
-function from a list of texts to a matrix. A class is instantiated without arguments.
+A model is, in this order: a retriever (`identity` and `prepare`), the reference repository's
+CustomModel (`encode_queries` and `encode_corpus`), a SentenceTransformer, or any function from a
+list of texts to a matrix. A class is instantiated without arguments.
 
-The user's code is kept off the results' stream. Whatever it raises becomes one message with the
-user's file and line, and stays as the cause.
+Output of the user's code goes to standard error. Its exceptions become one message with the user's
+file and line, and are kept as the cause.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ from r2med.settings import setting
 
 Encode = Callable[[list[str]], object]
 
-_OURS = f"{Path(__file__).parents[1]}{os.sep}"
+#: The folder of this package, and those of the standard library and installed packages.
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
 _INSTALLED = tuple(
-    f"{sysconfig.get_path(kind)}{os.sep}" for kind in ("stdlib", "platstdlib", "purelib", "platlib")
+    f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 
 
 @dataclass(frozen=True)
 class UserModelSettings:
-    """What `model:package.module:Class` may say; the model itself is known by its own identity."""
+    """The settings of `model:package.module:Class`; the model has a separate identity."""
 
     query_instruction: str = ""
     document_instruction: str = ""
     similarity: Similarity = "cosine"
     target: str = setting(default="", identity="content")
     arguments: tuple[str, ...] = ()
-    """Arguments of the class, each as NAME=VALUE: all options that are not named above."""
+    """Arguments of the class, each as NAME=VALUE: all options that are not fields above."""
 
 
 def build(settings: UserModelSettings, resources: Resources) -> Retriever:
-    """The retriever of `model:package.module:Class`."""
+    """Return the retriever of `model:package.module:Class`."""
     model, name = load_target(settings.target, settings.arguments), settings.target
     return retriever_of(model, name=name, resources=resources, settings=settings)
 
@@ -68,8 +69,8 @@ def retriever_of(
     resources: Resources,
     settings: UserModelSettings | None = None,
 ) -> Retriever:
-    """A retriever around any model; UsageError says what was expected when it is none."""
-    model = made(model, name or _type_name(model))
+    """Return a retriever that uses a model; UsageError if the object is not a model."""
+    model = instantiate(model, name or _type_name(model))
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
         return cast("Retriever", model)
     settings = settings or UserModelSettings()
@@ -79,48 +80,48 @@ def retriever_of(
         "document": settings.document_instruction,
     }
     return DenseRetriever(
-        name=name or name_of(model),
-        make=lambda: encoders,
+        name=name or name_model(model),
+        make_encoders=lambda: encoders,
         form=lambda task, side: Form(word_instruction(instructions[side], task)),
         similarity=settings.similarity,
-        besides={
+        extra_identity={
             **{f"{side}_instruction": text for side, text in instructions.items()},
             "search": {"similarity": settings.similarity, "dimensions": 0},
         },
         resources=resources,
-        own=model,
+        custom_model=model,
     )
 
 
-def name_of(model: object) -> str:
-    """A name that a system's text can hold: the model's own, or that of its class or function."""
-    kind = _type_name(model).rpartition(".")[2].strip("<>")
-    return str(getattr(model, "name", "") or (kind if kind[:1].isalnum() else "model"))
+def name_model(model: object) -> str:
+    """Return a name that is valid in a spec: the model's `name`, or its class or function."""
+    type_name = _type_name(model).rpartition(".")[2].strip("<>")
+    return str(getattr(model, "name", "") or (type_name if type_name[:1].isalnum() else "model"))
 
 
 @dataclass(eq=False)
 class UserEncoder:
-    """One side of a model that somebody else wrote."""
+    """One side of a custom model."""
 
     model: object
     call: Encode
     method: str
     side: Side | None = None
     arguments: tuple[str, ...] = ()
-    """With which the model was made."""
+    """The arguments that the model was made with."""
 
     @property
     def identity(self) -> Mapping[str, object] | None:
         """The model's `identity` with a hash of its code and weights; None if it has none.
 
-        The side is part of it where the sides differ.
+        The side is part of it if the sides differ.
         """
-        own = identity_of(self.model, _called(self.model, "identity"))
-        if own is None:
+        declared = read_identity(self.model, _name_method(self.model, "identity"))
+        if declared is None:
             return None
-        identity: dict[str, object] = {"identity": str(own)}
-        if isinstance(own, Mapping):
-            identity = dict(own)
+        identity: dict[str, object] = {"identity": str(declared)}
+        if isinstance(declared, Mapping):
+            identity = dict(declared)
         if self.side:
             identity["side"] = self.side
         if self.arguments:
@@ -128,23 +129,24 @@ class UserEncoder:
         return {"library": "custom", **identity, **code_identity(self.model)}
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """The texts as they are; the model batches and tokenises by itself."""
+        """Return the texts unchanged; the model tokenises them."""
         return TextInputs.of(texts, form)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Call the model, and take whatever array it gives as float32."""
-        texts, called = [inputs.seen(int(row)) for row in rows], _called(self.model, self.method)
-        with running(called):
+        """Call the model and convert its output to float32."""
+        texts = [inputs.model_input(int(row)) for row in rows]
+        method_name = _name_method(self.model, self.method)
+        with run_user_code(method_name):
             vectors = self.call(texts)
-        return as_matrix(vectors, called)
+        return as_matrix(vectors, method_name)
 
     def facts(self) -> Mapping[str, object]:
-        """Which object ran."""
+        """Return the type of the model, and whether its vectors are cached."""
         return {"object": _type_name(self.model), "cached": self.identity is not None}
 
 
 def _encoders(model: Any, arguments: tuple[str, ...] = ()) -> tuple[UserEncoder, UserEncoder]:
-    """The encoders of queries and of documents; the model was made with the arguments."""
+    """Return the encoders of queries and of documents; the model was made with the arguments."""
 
     def has(*names: str) -> bool:
         return all(callable(getattr(model, name, None)) for name in names)
@@ -163,82 +165,87 @@ def _encoders(model: Any, arguments: tuple[str, ...] = ()) -> tuple[UserEncoder,
         )
     if not (has("encode") or callable(model)):
         raise UsageError(
-            f"{_type_name(model)} is no model: expected encode_queries and encode_corpus, a "
+            f"{_type_name(model)} is not a model: expected encode_queries and encode_corpus, a "
             "SentenceTransformer, or a function from texts to vectors; see docs/your-model.md."
         )
-    named = has("encode")
-    call, method = (model.encode, "encode") if named else (model, "")
-    both = UserEncoder(model, call, method, arguments=arguments)
-    return both, both
+    call, method = (model.encode, "encode") if has("encode") else (model, "")
+    encoder = UserEncoder(model, call, method, arguments=arguments)
+    return encoder, encoder
 
 
 def _corpus_call(model: Any) -> Encode:
-    """`encode_corpus` with what it takes: the reference hands over dicts, some take plain texts."""
-    plain = False
+    """Return a function that calls `encode_corpus` with dicts, or with texts if dicts fail.
+
+    The reference repository calls it with dicts, but some models expect texts.
+    """
+    takes_texts = False
 
     def encode(texts: list[str]) -> object:
-        nonlocal plain
-        if plain:
+        nonlocal takes_texts
+        if takes_texts:
             return model.encode_corpus(texts)
         try:
             return model.encode_corpus([{"text": text} for text in texts])
         except (TypeError, AttributeError, KeyError, ValueError) as problem:
-            what = f"{_called(model, 'encode_corpus')} failed on dicts {described(problem)}\nand it"
-            with running(f"{what}, called with plain texts,"):
+            method_name = _name_method(model, "encode_corpus")
+            first_error = f"{method_name} failed on dicts {describe_error(problem)}"
+            with run_user_code(f"{first_error}\nand it, called with plain texts,"):
                 vectors = model.encode_corpus(texts)
-            plain = True
+            takes_texts = True
             return vectors
 
     return encode
 
 
 def as_matrix(vectors: Any, source: str = "the model") -> NDArray[np.float32]:
-    """Tensors, arrays and lists of vectors as one float32 array."""
+    """Return tensors, arrays or lists of vectors as one float32 array."""
 
-    def plain(value: Any) -> Any:
+    def to_numpy(value: Any) -> Any:
         if not hasattr(value, "detach"):
             return value
         tensor = value.detach().cpu()
         return (tensor if tensor.is_complex() else tensor.float()).numpy()
 
     try:
-        listed = isinstance(vectors, Sequence)
-        array = np.asarray([plain(row) for row in vectors] if listed else plain(vectors))
+        if isinstance(vectors, Sequence):
+            array = np.asarray([to_numpy(row) for row in vectors])
+        else:
+            array = np.asarray(to_numpy(vectors))
         if vectors is not None and not np.iscomplexobj(array):
             return np.ascontiguousarray(array, dtype=np.float32)
     except (TypeError, ValueError):
         pass
     raise DataError(
-        f"{source} gave {type(vectors).__name__} that is no matrix of real numbers; expected "
-        "one vector of equal length for each text."
+        f"{source} returned {type(vectors).__name__} that is not a matrix of real numbers; "
+        "expected one vector of equal length for each text."
     )
 
 
 def load_target(target: str, arguments: Sequence[str] = ()) -> object:
-    """Import `package.module:name`, from the working folder too; a class is made into an object.
+    """Import `package.module:name`, also from the working folder; a class is instantiated.
 
-    `arguments` are those of the class, each as NAME=VALUE.
-
-    The folder stays on the path, because a model may import more of it when it runs.
+    `arguments` are those of the class, each as NAME=VALUE. The working folder stays on the import
+    path, because a model may import more modules when it runs.
     """
     module_name, _, attribute = target.rpartition(":")
     parts = module_name.split(".")
     if not attribute or parts[-1] == "py" or not all(part.isidentifier() for part in parts):
         raise UsageError(
-            f"model {target!r}: expected package.module:Class as in an import, seen from the "
-            "working folder: my_models.encoder:Encoder for the class Encoder of "
+            f"model {target!r}: expected package.module:Class as in an import from the working "
+            "folder, for example my_models.encoder:Encoder for the class Encoder in "
             "my_models/encoder.py."
         )
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    with running(f"model {target!r}: importing {module_name} from {here}"):
+    working_folder = str(Path.cwd())
+    if working_folder not in sys.path:
+        sys.path.insert(0, working_folder)
+    with run_user_code(f"model {target!r}: importing {module_name} from {working_folder}"):
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as problem:
             if not f"{module_name}.".startswith(f"{problem.name}."):
                 raise
             raise MissingError(
-                f"model {target!r}: there is no module {problem.name!r} in {here} or among the "
+                f"model {target!r}: no module {problem.name!r} in {working_folder} or among the "
                 "installed packages."
             ) from None
     if not hasattr(module, attribute):
@@ -246,11 +253,11 @@ def load_target(target: str, arguments: Sequence[str] = ()) -> object:
         raise UsageError(
             f"model {target!r}: {module_name} has no {attribute!r}. {nearest(attribute, public)}"
         )
-    return made(getattr(module, attribute), f"model {target!r}", arguments)
+    return instantiate(getattr(module, attribute), f"model {target!r}", arguments)
 
 
-def made(model: object, where: str, arguments: Sequence[str] = ()) -> object:
-    """The object itself, or one of the class, made with the arguments (each NAME=VALUE)."""
+def instantiate(model: object, where: str, arguments: Sequence[str] = ()) -> object:
+    """Return an object of a class, made with arguments (each NAME=VALUE); objects unchanged."""
     if not isinstance(model, type):
         if arguments:
             raise UsageError(
@@ -261,70 +268,73 @@ def made(model: object, where: str, arguments: Sequence[str] = ()) -> object:
     for argument in arguments:
         name, _, text = argument.partition("=")
         values[name] = _parse_argument(text)
-    with running(f"{where}: making {model.__name__}({', '.join(arguments)})"):
+    with run_user_code(f"{where}: making {model.__name__}({', '.join(arguments)})"):
         try:
             return model(**values)
         except TypeError as problem:
             if problem.__traceback__ is None or problem.__traceback__.tb_next is not None:
-                raise
-            given = f"with {', '.join(arguments)}" if arguments else "without arguments"
+                raise  # the class accepted the arguments and failed later
+            with_arguments = f"with {', '.join(arguments)}" if arguments else "without arguments"
             raise UsageError(
-                f"{where}: the class cannot be made {given} ({problem}).\n"
-                "Write its parameters as options, as in [dim=64], give them defaults, or name a "
-                "ready object of the module instead."
+                f"{where}: the class cannot be instantiated {with_arguments} ({problem}).\n"
+                "Write its parameters as options, as in [dim=64], give them defaults, or name an "
+                "object of the module instead of a class."
             ) from None
 
 
 def _parse_argument(text: str) -> object:
-    """A number, true, false or none where the text is one; else the text."""
+    """Return a number, True, False or None if the text is one; else the text."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
-    for read in (int, float):
+    for number_type in (int, float):
         with suppress(ValueError):
-            return read(text)
+            return number_type(text)
     return text
 
 
-def identity_of(model: object, where: str) -> str | float | Mapping[str, object] | None:
-    """What the model says it is, by an attribute or a method `identity`; None where it does not."""
-    with running(where):
+def read_identity(model: object, where: str) -> str | float | Mapping[str, object] | None:
+    """Return the value of a model's attribute or method `identity`; None if it has none."""
+    with run_user_code(where):
         identity = getattr(model, "identity", None)
         identity = identity() if callable(identity) else identity
-    if identity is not None and not _comparable(identity):
+    if identity is not None and not _is_comparable(identity):
         raise UsageError(
-            f"{where} is {identity!r}; expected a text, a number, or a mapping of such, which "
-            "another run can compare. See docs/your-model.md."
+            f"{where} is {identity!r}; expected a text, a number, or a mapping of these, because "
+            "other runs compare it. See docs/your-model.md."
         )
     return identity
 
 
 def code_identity(model: object) -> dict[str, str]:
-    """Hashes of what a custom model computes with: its source and its weights.
+    """Return hashes of the source and the weights of a custom model, as far as it has them.
 
-    They join its `identity`, so that changed code or weights never meet results of the old ones.
-    Either is left out where there is none to be had.
+    They are part of its identity, so that results of changed code or weights are not mixed up.
     """
     hashes = {"source": _hash_source(model), "weights": _hash_weights(model)}
     return {name: value for name, value in hashes.items() if value}
 
 
 def _hash_source(model: object) -> str | None:
-    """sha256 of the source of a class and its bases, or of a function; libraries do not count."""
-    kind = model if isinstance(model, type) or inspect.isfunction(model) else type(model)
+    """Return a sha256 of the source of a class and its bases, or of a function.
+
+    Classes of installed packages are left out.
+    """
+    is_definition = isinstance(model, type) or inspect.isfunction(model)
+    definition: Any = model if is_definition else type(model)
     texts = []
-    for part in inspect.getmro(kind) if isinstance(kind, type) else (kind,):
+    for part in inspect.getmro(definition) if isinstance(definition, type) else (definition,):
         try:
             file, text = inspect.getfile(part), inspect.getsource(part)
         except (OSError, TypeError):
             continue
-        if not file.startswith((_OURS, *_INSTALLED)):
+        if not file.startswith((_PACKAGE, *_INSTALLED)):
             texts.append(text)
     return hashlib.sha256("".join(texts).encode()).hexdigest() if texts else None
 
 
 def _hash_weights(model: object) -> str | None:
-    """sha256 of the weights of a torch module, or of the modules among an object's attributes."""
+    """Return a sha256 of the weights of a torch module, or of the modules in an object."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -343,46 +353,57 @@ def _hash_weights(model: object) -> str | None:
     return digest.hexdigest() if count else None
 
 
-def _comparable(identity: object) -> bool:
-    """Whether another run can compare it: an object's address, say, is new every time."""
+def _is_comparable(identity: object) -> bool:
+    """Return whether other runs can compare the value; objects have a new address in each run."""
     if isinstance(identity, Mapping):
-        return all(isinstance(key, str) and _comparable(value) for key, value in identity.items())
+        return all(
+            isinstance(key, str) and _is_comparable(value) for key, value in identity.items()
+        )
     return isinstance(identity, str | int | float)
 
 
 @contextmanager
-def running(what: str) -> Iterator[None]:
-    """What the user's code prints goes to stderr; what it raises, an exit too, is a DataError."""
+def run_user_code(action: str) -> Iterator[None]:
+    """Send the output of a block to stderr, and turn its exceptions and exits into DataError."""
     try:
         with redirect_stdout(sys.stderr):
             yield
     except R2MedError:
         raise
     except (Exception, SystemExit) as problem:
-        raise DataError(f"{what} failed {described(problem)}") from problem
+        raise DataError(f"{action} failed {describe_error(problem)}") from problem
 
 
-def described(problem: BaseException) -> str:
-    """Where in the user's code something was raised, and what: `in FILE, line 3: KeyError: 'x'`.
+def describe_error(problem: BaseException) -> str:
+    """Return the position and the error, as `in FILE, line 3: KeyError: 'x'`.
 
-    That is the innermost line of the user's own, else of whichever library failed.
+    The line is the innermost one in the user's code, or in a library if there is none.
     """
-    message, walked = str(problem), list[tuple[str, int | None]]()
+    message = str(problem)
+    outside_package: list[tuple[str, int | None]] = []
     for frame, line in traceback.walk_tb(problem.__traceback__):
-        if not frame.f_code.co_filename.startswith((_OURS, "<frozen ")):
-            walked.append((frame.f_code.co_filename, line))
-    places = [(file, line) for file, line in walked if not file.startswith(_INSTALLED)] or walked
+        if not frame.f_code.co_filename.startswith((_PACKAGE, "<frozen ")):
+            outside_package.append((frame.f_code.co_filename, line))
+    in_user_code = [
+        (file, line) for file, line in outside_package if not file.startswith(_INSTALLED)
+    ]
+    lines = in_user_code or outside_package
     if isinstance(problem, SyntaxError):
         message = problem.msg
-        places += [(problem.filename, problem.lineno)] if problem.filename else []
-    place = "in {}, line {}".format(*places[-1]) if places else "before any line of it ran"
-    return f"{place}: {type(problem).__name__}{f': {message}' if message else ''}"
+        if problem.filename:
+            lines.append((problem.filename, problem.lineno))
+    position = "before any line of it ran"
+    if lines:
+        innermost_file, line_number = lines[-1]
+        position = f"in {innermost_file}, line {line_number}"
+    return f"{position}: {type(problem).__name__}{f': {message}' if message else ''}"
 
 
-def _called(model: object, method: str) -> str:
+def _name_method(model: object, method: str) -> str:
     return f"{_type_name(model)}.{method}" if method else _type_name(model)
 
 
 def _type_name(model: object) -> str:
-    kind = model if hasattr(model, "__qualname__") else type(model)
-    return f"{getattr(kind, '__module__', '')}.{getattr(kind, '__qualname__', kind)}"
+    definition = model if hasattr(model, "__qualname__") else type(model)
+    module = getattr(definition, "__module__", "")
+    return f"{module}.{getattr(definition, '__qualname__', definition)}"

@@ -125,14 +125,14 @@ class System:
     ) -> System:
         """Build a system around a Python object; see docs/your-model.md."""
         from r2med.rerank.user_models import is_reranker
-        from r2med.retrieve.user_models import name_of
+        from r2med.retrieve.user_models import name_model
 
         if is_reranker(model) and not hasattr(model, "encode"):
             raise UsageError(
                 f"a {type(model).__name__} sorts documents of a first stage, so it needs one "
                 "before it, as in r2med.evaluate('bm25 | mine', task, models={'mine': model})."
             )
-        name = name or name_of(model)
+        name = name or name_model(model)
         return cls.from_spec(Spec((Unit(name),)), resources, models={name: model})
 
     @property

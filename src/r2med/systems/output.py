@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from r2med.execution.resources import Warn, log_warning
@@ -21,8 +21,8 @@ Facts = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True)
-class StageCost:
-    """One step of a stage; a figure that is not known is None, never zero."""
+class StageCost(Usage):
+    """The time and usage of one step of a stage."""
 
     part: str
     """The name of the stage; empty for loading and measuring."""
@@ -30,29 +30,8 @@ class StageCost:
     """The step: index, search, fuse, rerank, ..."""
     seconds: float
     """Wall time."""
-    texts: int | None = None
-    tokens: int | None = None
-    calls: int | None = None
-    money: float | None = None
-    """US dollars; None if no price is known."""
-    cached: int | None = None
-    """Texts, pairs or calls from a cache, which `texts`, `tokens`, `calls` and `money` do not
-    count."""
-    cached_tokens: int | None = None
-    """Tokens that the cached answers of language models took originally."""
-    cached_money: float | None = None
-    answer_seconds: float | None = None
-    """Wall time of requests to language models; that of cached answers when they were new."""
-    request_p50: float | None = None
-    """Median seconds of one request, from sending it to its last byte."""
-    request_p95: float | None = None
     reused: bool = False
-    """Whether the figures are those of a stored result, and no work was done."""
-
-    @property
-    def usage(self) -> Usage:
-        """Everything but the wall time."""
-        return Usage(**{field.name: getattr(self, field.name) for field in fields(Usage)})
+    """True if the work was not done again: the figures are those of the stored result."""
 
 
 @dataclass(frozen=True)

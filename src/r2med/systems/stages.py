@@ -21,7 +21,13 @@ from r2med.errors import UsageError
 from r2med.execution.usage import Usage
 from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.interface import MeteredSearcher, QueryForm, Retriever, search_with
-from r2med.retrieve.run_files import CandidateSettings, Findings, RunFile, find_subset, fitted
+from r2med.retrieve.run_files import (
+    CandidateSettings,
+    Findings,
+    RunFile,
+    find_subset,
+    restrict_to_task,
+)
 from r2med.runs import Run
 from r2med.runs.exclusions import remove_excluded
 from r2med.runs.run import TieOrder, sort_lists
@@ -178,7 +184,7 @@ class RunFileStage(_NamedStage):
     def read(self, task: Task) -> tuple[Run, Findings]:
         """Return the lists of a task's queries, and the problems that were found."""
         content, findings = self._content
-        return fitted(content, task, findings, self.name)
+        return restrict_to_task(content, task, findings, self.name)
 
 
 @dataclass(frozen=True)
@@ -208,7 +214,9 @@ class CandidateStage(_NamedStage):
     def read(self, task: Task) -> tuple[Run, Findings]:
         """Return the lists of a task's queries, and the problems that were found."""
         subset = find_subset(task, self.settings.name)
-        return fitted(subset.read(safeguard=self.settings.safeguard), task, Findings(), self.name)
+        return restrict_to_task(
+            subset.read(safeguard=self.settings.safeguard), task, Findings(), self.name
+        )
 
 
 @dataclass(frozen=True)

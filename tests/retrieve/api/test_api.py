@@ -283,7 +283,7 @@ def test_any_model_of_any_server_can_be_named(server: LLMServer) -> None:
 
 
 def test_a_model_without_a_name_or_server_is_an_error() -> None:
-    with pytest.raises(UsageError, match="which model"):
+    with pytest.raises(UsageError, match="the model is missing"):
         retriever("api")
     with pytest.raises(MissingError, match=r"\[url=\.\.\.\] or R2MED_EMBED_URL"):
         _ = retriever("api", model="me/embed").identity

@@ -12,7 +12,7 @@ from r2med.errors import MissingError
 from r2med.models.encoding import Form, TextInputs
 from r2med.remote.budget import Budget
 from r2med.retrieve.api import ApiEncoder
-from r2med.retrieve.api import load_cut as load
+from r2med.retrieve.api import load_truncate as load
 from r2med.systems.build import read_settings
 from r2med.systems.registry import entries
 
@@ -62,7 +62,7 @@ def test_a_text_that_cannot_be_too_long_needs_no_tokenizer() -> None:
 
 
 def test_a_tokenizer_that_cannot_be_loaded_says_what_to_do() -> None:
-    with pytest.raises(MissingError, match=r"tiktoken.*\n\[max_length=0\] sends texts whole"):
+    with pytest.raises(MissingError, match=r"tiktoken.*\nWith \[max_length=0\], texts"):
         worded(["x" * 200], Form(max_length=100), quoted=False, tokenizer="tiktoken:no-such")
 
 
@@ -85,4 +85,4 @@ def test_the_instruction_counts(words: str) -> None:
     inputs = worded(["one two three"], form, quoted=False, tokenizer=words)
 
     assert inputs.texts == ["find: one"]
-    assert inputs.seen(0) == "find: one"
+    assert inputs.model_input(0) == "find: one"

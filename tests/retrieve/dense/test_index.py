@@ -26,7 +26,7 @@ def random_vectors(rows: int, width: int, seed: int) -> np.ndarray:
 
 
 def search(index: ExactIndex, queries: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
-    return index.search(index.ready(queries), depth=depth)
+    return index.search(index.scale(queries), depth=depth)
 
 
 def test_cosine_ignores_length_and_dot_does_not() -> None:

@@ -211,7 +211,7 @@ def test_what_an_approximate_index_costs_stands_beside_the_score(
         ("index_kind=hnsw", "index_kind=hnsw has no effect without an index"),
         ("index=milvus:v.db,m=8", "m=8 has no effect without an index of index_kind=hnsw"),
         ("index=milvus:v.db,index_kind=hnsw,nlist=8", "without an index of index_kind=ivf_flat"),
-        ("index=milvus:v.db,index_kind=ivf_flat,nlist=8,nprobe=9", "an index of nlist=8 cells"),
+        ("index=milvus:v.db,index_kind=ivf_flat,nlist=8,nprobe=9", "more than the nlist=8 cells"),
         ("index=milvus:v.db,index_kind=diskann", "expected one of flat, hnsw, ivf_flat"),
         ("index=faiss:v.db", "expected milvus:PATH.db"),
         ("index=milvus:v", "expected milvus:PATH.db"),
@@ -230,9 +230,9 @@ def test_no_more_cells_are_searched_than_there_are() -> None:
 
 
 def test_what_the_engine_would_change_silently_is_refused(opened: Opened) -> None:
-    with pytest.raises(UsageError, match="Give 20 or less"):
+    with pytest.raises(UsageError, match="Set nlist to 20 or less"):
         opened("index_kind=ivf_flat", vectors=random_vectors(20, WIDTH, 4))
-    with pytest.raises(UsageError, match="Give ef=100 or more"):
+    with pytest.raises(UsageError, match="Set ef=100 or more"):
         opened("index_kind=hnsw,m=2,ef_construction=4,ef=10").search(QUERIES, depth=DEPTH)
 
 
@@ -245,14 +245,14 @@ def test_an_engine_that_builds_something_else_is_refused(
     ignoring = {"params": {"nlist": "128"}}
     monkeypatch.setattr(MilvusClient, "describe_index", lambda *given: describe(*given) | ignoring)
 
-    with pytest.raises(UsageError, match=r"nlist=16 was asked for, and Milvus built .*nlist=128"):
+    with pytest.raises(UsageError, match=r"nlist=16 was requested, but Milvus built .*nlist=128"):
         opened("index_kind=ivf_flat,nlist=16,nprobe=1")
 
 
 def test_a_missing_client_and_a_cluster_that_does_not_answer_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(MissingError, match=r"http://127.0.0.1:1: no Milvus answers there"):
+    with pytest.raises(MissingError, match=r"http://127.0.0.1:1: Milvus cannot be opened"):
         connect(Milvus("http://127.0.0.1:1"))
     monkeypatch.setattr("r2med.errors.find_spec", lambda name: None)
     with pytest.raises(MissingError, match=r"needs pymilvus: pip install 'r2med\[milvus\]'"):

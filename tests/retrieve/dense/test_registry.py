@@ -171,7 +171,7 @@ def test_lengths_may_differ_by_side() -> None:
         ("bge[max_length=-1]", r"max_length=-1\]: expected a whole number from 0"),
         ("bge[maxlength=5]", "has no option 'maxlength'. Did you mean .*'max_length'"),
         ("bge:PATH", "bge takes no argument"),
-        ("dense", "no checkpoint is given"),
+        ("dense", "the checkpoint is missing"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_was_expected(text: str, message: str) -> None:

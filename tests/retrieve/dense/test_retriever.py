@@ -316,12 +316,12 @@ def test_a_checkpoint_that_lacks_weights_is_refused(bert: Path, tmp_path: Path) 
     del weights["encoder.layer.1.output.dense.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
-    with pytest.raises(DataError, match="lacks 1 of the model's weights"):
+    with pytest.raises(DataError, match="lacks 1 of the weights"):
         retriever("bge", checkpoint=folder).prepare(own_task())
 
 
 def test_a_prompt_the_checkpoint_does_not_carry_is_told(sentence_bert: Path) -> None:
-    with pytest.raises(UsageError, match=r"carries no prompt 'web_serch'\. Did you mean"):
+    with pytest.raises(UsageError, match=r"has no prompt 'web_serch'\. Did you mean"):
         retriever("harrier", checkpoint=sentence_bert, query_prompt="web_serch").encode(
             own_task(), "query", ["a"]
         )

@@ -46,7 +46,7 @@ class ShownAnswer:
     system: str
     outcome: Correctness | None
     f1: float
-    pieces: Sequence[AnswerPiece]
+    segments: Sequence[AnswerPiece]
     invented: Sequence[int]
     """Cited numbers that no passage has."""
     passages: Sequence[ShownPassage]
@@ -154,12 +154,12 @@ def answer_query_page(
     chosen = system or next(iter(data.systems), "")
     of_query = [answer for answer in data.answers if answer.query_id == query_id]
     passages, missing = _read_passages(snapshot, data.answer_set, of_query)
-    columns = []
+    shown_answers = []
     for condition in CONDITIONS:
         wanted_system = chosen if condition in OF_SYSTEMS else ""
         for answer in of_query:
             if (answer.condition, answer.system, answer.sample) == (condition, wanted_system, 0):
-                columns.append(_show(answer, data, passages))
+                shown_answers.append(_show(answer, data, passages))
     position = data.query_ids.index(query_id)
     first = of_query[0]
     return render(
@@ -174,8 +174,8 @@ def answer_query_page(
         query_id=query_id,
         question=first.question,
         reference=first.reference,
-        answer=_sentence(columns, data.answer_set.description.llm),
-        columns=columns,
+        answer=_sentence(shown_answers, data.answer_set.description.llm),
+        columns=shown_answers,
         systems=data.systems,
         chosen=chosen,
         samples=max(answer.sample for answer in of_query) + 1,
@@ -242,17 +242,17 @@ def _show(answer: StoredAnswer, data: AnswerSetData, passages: _Passages | None)
         system=answer.system,
         outcome=find_correctness(answer, data.judged),
         f1=answer.f1,
-        pieces=split_citations(answer.text, count),
+        segments=split_citations(answer.text, count),
         invented=[number for number in answer.cited if not 1 <= number <= count],
         passages=shown_passages,
     )
 
 
-def _sentence(columns: Sequence[ShownAnswer], llm: str) -> str:
+def _sentence(shown_answers: Sequence[ShownAnswer], llm: str) -> str:
     """Describe the outcomes in one sentence."""
     words = {"closed-book": "closed-book", "oracle": "with the judged positives"}
     parts = []
-    for item in columns:
+    for item in shown_answers:
         where = words.get(item.condition, "")
         if item.condition == "retrieved":
             where = f"with the passages of {item.system}"

@@ -102,7 +102,7 @@ def answer(comparison: Comparison) -> str:
     """The verdict in a sentence, as careful as the numbers."""
     systems, verdicts = comparison.systems, comparison.verdicts
     if len(systems) > 2:
-        mean, best = max(zip(comparison.means, systems, strict=True), key=lambda each: each[0])
+        mean, best = max(zip(comparison.means, systems, strict=True), key=lambda pair: pair[0])
         significant = sum(verdict.is_significant for verdict in verdicts)
         text = f"{best} has the highest mean of the {len(systems)}: {points(mean)}."
         return (
@@ -175,7 +175,7 @@ def _contrasts(
     runs = [snapshot.library.ranked_run(result) for result in results]
     judged = {query.query_id: query for query in scores}
     rows = []
-    for query_id in [*judged, *snapshot.unjudged(results)]:
+    for query_id in [*judged, *snapshot.unjudged_queries(results)]:
         tops = [set(run.ranked_documents(query_id)[:_TOP]) for run in runs]
         row = judged.get(query_id)
         rows.append(

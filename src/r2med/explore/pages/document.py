@@ -10,7 +10,7 @@ from r2med.errors import MissingError
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, plural, render
 from r2med.results.diagnosis.findings import label_of
-from r2med.results.diagnosis.lexicon import Piece
+from r2med.results.diagnosis.lexicon import Segment
 
 if TYPE_CHECKING:
     from r2med.evaluation.explain import Change
@@ -29,9 +29,9 @@ def document_page(
     query_id: str | None = None,
     system: str | None = None,
 ) -> str:
-    """The page of a document, beside a query where one is named.
+    """Return the page of a document, with its relation to a query if one is named.
 
-    If texts are left out, so are terms: together they are the words of the text.
+    If texts are left out, terms are left out too, because all terms together reveal the text.
     """
     stored = snapshot.of_task(name)
     task, missing = snapshot.data_of(name, stored)
@@ -44,7 +44,7 @@ def document_page(
     answers = scene.evidence.get(document_id, [])[:_QUERIES]
     answer = f"{plural(len(text.split()), 'word')}, a positive of "
     answer += f"{plural(len(answers), 'query', 'queries')}."
-    segments: Sequence[Piece] = [Piece(text)]
+    segments: Sequence[Segment] = [Segment(text)]
     rank_rows: list[tuple[Any, ...]] = []
     terms: list[Change] = []
     label, part = None, ""

@@ -34,7 +34,7 @@ _SHADE_STEP = 0.05
 
 @dataclass(frozen=True)
 class View:
-    """What of a leaderboard is shown, and in which order; every field is part of the address."""
+    """The filters and the order of a leaderboard page; every field is part of the address."""
 
     suite: str
     metric: str = "ndcg@10"

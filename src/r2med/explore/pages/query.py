@@ -20,7 +20,7 @@ from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.diagnose import diagnose_ranking
 from r2med.results.diagnosis.findings import QueryFinding, label_of
-from r2med.results.diagnosis.lexicon import Piece
+from r2med.results.diagnosis.lexicon import Segment
 from r2med.results.published_data import find_other_data
 from r2med.results.record import RUN_FILE, Result
 from r2med.results.select import Ranking
@@ -51,8 +51,8 @@ _FIRST_WORDS = 60
 class Excerpt(NamedTuple):
     """A document on the page of a query."""
 
-    head: Sequence[Piece]
-    folded: Sequence[Piece]
+    head: Sequence[Segment]
+    folded: Sequence[Segment]
     """Shown on demand."""
     cut: int
     """Characters that only the page of the document shows."""
@@ -91,7 +91,7 @@ class QueryData:
         ids = [
             entry.query_id for entry in sorted(everyone if shared else chosen_scores, key=sort_key)
         ]
-        unjudged = self.snapshot.unjudged(list(self.chosen.values()))
+        unjudged = self.snapshot.unjudged_queries(list(self.chosen.values()))
         self.is_judged = self.query_id in ids
         ids += unjudged
         if self.query_id not in ids:
@@ -216,7 +216,7 @@ class QueryData:
         return excerpts
 
     @cached_property
-    def query_pieces(self) -> Sequence[Piece]:
+    def query_pieces(self) -> Sequence[Segment]:
         """The text of the query, with the words marked that a relevant document shares."""
         if self.scene is None or self.texts is None:
             return ()
@@ -342,14 +342,14 @@ def answer(data: QueryData) -> str:
     return " ".join(sentences)
 
 
-def _split_excerpt(segments: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
+def _split_excerpt(segments: Sequence[Segment]) -> tuple[Sequence[Segment], Sequence[Segment]]:
     """Split pieces at the first space after the length of an excerpt."""
     length = 0
     for index, segment in enumerate(segments):
         if length + len(segment.text) >= _EXCERPT and not segment.weight:
             space = segment.text.find(" ", max(0, _EXCERPT - length))
             if space >= 0:
-                head = [*segments[:index], Piece(segment.text[:space])]
-                return head, [Piece(segment.text[space:]), *segments[index + 1 :]]
+                head = [*segments[:index], Segment(segment.text[:space])]
+                return head, [Segment(segment.text[space:]), *segments[index + 1 :]]
         length += len(segment.text)
     return segments, []

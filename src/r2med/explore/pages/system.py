@@ -55,7 +55,7 @@ def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metr
             (result, mean_interval(result.scores[metric]) if metric in result.scores else None)
             for result in results
         ],
-        differing=compare_figures(system) if any(row.others for row in rows) else None,
+        differing=compare_figures(system) if any(row.other_figures for row in rows) else None,
         settings=list(_settings(first.record.system.identity)) if first else [],
         first=first,
         missed=_count_missed(snapshot, system, [result.task for result in results]),

@@ -210,7 +210,7 @@ def _unjudged_rows(
     texts = dict(task.queries.items()) if task else {}
     return [
         (query_id, snippet(texts.get(query_id) or "", _EXCERPT))
-        for query_id in snapshot.unjudged(systems)
+        for query_id in snapshot.unjudged_queries(systems)
     ]
 
 

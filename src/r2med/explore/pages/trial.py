@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from r2med.explore.library import Snapshot, task_words
 from r2med.explore.render import Link, plural, render
 from r2med.report.table import snippet
-from r2med.results.diagnosis.lexicon import Piece
+from r2med.results.diagnosis.lexicon import Segment
 from r2med.systems.registry import is_plain
 from r2med.tasks.registry import all_entries
 
@@ -44,12 +44,12 @@ class RankedDocument:
     score: float
     other_rank: int | None
     """Its rank in the column that this one is compared with; None if it is not there."""
-    segments: Sequence[Piece]
+    segments: Sequence[Segment]
 
 
 @dataclass(frozen=True)
-class Column:
-    """A ranking beside others: that of a stage, or of one of two systems."""
+class StageColumn:
+    """One ranking of the page: of a stage, or of one of two systems."""
 
     title: str
     is_compared: bool
@@ -91,7 +91,7 @@ def trial_page(
     """Return the form, and below it the rankings with matching words marked, or the problem."""
     request, outcome = request or Request(), outcome or Outcome()
     systems, tasks = choices(snapshot, extra_systems)
-    answer, columns = "", list[Column]()
+    answer, columns = "", list[StageColumn]()
     if outcome.trials:
         answer = _answer(snapshot, request, outcome.trials)
         columns = _columns(snapshot, request, outcome.trials)
@@ -145,7 +145,9 @@ def _answer(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -
     return " ".join(sentences)
 
 
-def _columns(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -> list[Column]:
+def _columns(
+    snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]
+) -> list[StageColumn]:
     """Columns of two systems compared with each other, or of stages with the stage before."""
     lexicon = snapshot.library.scene(snapshot.library.task(request.task)).lexicon
     rankings: list[tuple[str, list[tuple[str, float]], str]]
@@ -170,5 +172,5 @@ def _columns(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) 
             RankedDocument(name, score, ranks.get(name), segments)
             for (name, score), segments in zip(ranking, marked, strict=True)
         ]
-        columns.append(Column(title, compared >= 0, hits))
+        columns.append(StageColumn(title, compared >= 0, hits))
     return columns

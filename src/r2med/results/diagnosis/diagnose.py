@@ -21,7 +21,7 @@ from r2med.results.diagnosis.findings import (
     label_of,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, is_informative
-from r2med.results.record import Result, TextLimits
+from r2med.results.record import Result
 from r2med.results.select import (
     Ranking,
     ResultSet,
@@ -30,6 +30,7 @@ from r2med.results.select import (
     find_path,
     rank_system,
 )
+from r2med.results.stage_record import TextLimits
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.runs import Run
 from r2med.systems.registry import first_stage, kind_of

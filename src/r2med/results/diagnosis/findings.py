@@ -19,7 +19,7 @@ Label = Literal["positive", "not relevant", "unjudged"]
 
 
 def label_of(grade: int | None) -> Label:
-    """What the judgements say of a document; None means not judged."""
+    """Return the label of a grade; None means not judged."""
     if grade is None:
         return "unjudged"
     return "positive" if grade > 0 else "not relevant"

@@ -248,10 +248,10 @@ def stem(words: WordMatrix) -> None:
 def _strip_plurals(words: WordMatrix, rows: Rows) -> None:
     rows, _ = words.split(rows, "s")
     if words.nltk:
-        ies, others = words.split(rows, "ies")
+        ies, not_ies = words.split(rows, "ies")
         short = words.lengths[ies] == 4
         words.replace(ies[short], 3, "ie")
-        rows = np.concatenate([others, ies[~short]])
+        rows = np.concatenate([not_ies, ies[~short]])
     for suffix, replacement in (("sses", "ss"), ("ies", "i"), ("ss", "ss"), ("s", "")):
         rows = words.replace_suffix(rows, suffix, replacement)
 

@@ -1,7 +1,7 @@
-"""Encoders run by code that is not ours: sentence-transformers, or what a checkpoint brings along.
+"""Encoders run by code of others: by sentence-transformers, or by code in the checkpoint.
 
 `LibraryModel` also loads the sparse and late-interaction models of `retrieve.multi`. NV-Embed is
-the published model with code of its own: its latent attention exists nowhere else.
+the published model that needs the code in its checkpoint, for its latent attention.
 """
 
 from __future__ import annotations
@@ -18,12 +18,19 @@ from r2med.algorithms import versions
 from r2med.errors import DataError, MissingError, UsageError, need
 from r2med.execution.resources import Resources
 from r2med.models.batching import Rows
-from r2med.models.checkpoint import Checkpoint, LocalModel, foreign_code, loading, locate
+from r2med.models.checkpoint import (
+    Checkpoint,
+    LocalModel,
+    describe_foreign_code,
+    locate,
+    quiet_loading,
+)
 from r2med.models.encoding import Form, Inputs, TextInputs
+from r2med.models.missing_weights import find_missing_weights, initialise_with_nan
 from r2med.retrieve.dense.retriever import Settings
 from r2med.retrieve.dense.transformer import tokenise
 
-#: What is left to the code of others, and cannot be set.
+#: Settings that the library decides: the only values that are accepted for them.
 _FIXED: Mapping[str, tuple[object, ...]] = {
     "pooling": ("model",),
     "attention": ("model",),
@@ -37,92 +44,82 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
 class LibraryModel(LocalModel):
     """A model of sentence-transformers, loaded when it is first needed."""
 
-    kind: str
+    class_name: str
     """The class: SentenceTransformer, SparseEncoder or MultiVectorEncoder."""
     max_length: int = 0
 
     @cached_property
     def model(self) -> Any:
-        """The loaded model, all of whose weights come from the checkpoint."""
+        """The loaded model; a DataError if the checkpoint lacks some of its weights."""
         need("torch", "transformers", "sentence_transformers", extra="dense")
-        # The library fills what a checkpoint lacks with random weights: where loading draws random
-        # numbers, a second load with others tells whether any of them stayed.
-        model, drew = self._load(seed=0)
-        weights: dict[str, Any] = model.state_dict() if drew else {}
-        again = self._load(seed=1)[0].state_dict() if drew else {}
-        drawn = [name for name, held in weights.items() if not held.equal(again[name])]
-        if drawn:
+        import sentence_transformers
+
+        if not hasattr(sentence_transformers, self.class_name):
+            raise MissingError(
+                f"this needs sentence-transformers with {self.class_name}: "
+                "pip install --upgrade sentence-transformers."
+            )
+        trust = self.options.trust_remote_code
+        self.checkpoint.refuse_foreign_code(trusted=trust)
+        with quiet_loading(self.folder), initialise_with_nan():
+            model = getattr(sentence_transformers, self.class_name)(
+                str(self.folder),
+                device=self.device,
+                trust_remote_code=trust,
+                model_kwargs={"dtype": self.dtype},
+            )
+        if missing := find_missing_weights(model):
             raise DataError(
-                f"{self.folder}: the checkpoint lacks {len(drawn)} of the weights of a "
-                f"{self.kind}, such as {drawn[0]}; they would be random."
+                f"{self.folder}: the checkpoint lacks {len(missing)} of the weights of a "
+                f"{self.class_name}, such as {missing[0]}; they would be random."
             )
         if self.max_length:
             model.max_seq_length = self.max_length
         return model.eval()
 
     @cached_property
-    def own_limit(self) -> int | None:
-        """Tokens at which the model cuts a text by itself, before anybody sets another limit."""
+    def default_limit(self) -> int | None:
+        """Tokens at which the model truncates a text unless a side has another limit."""
         limit: int | None = self.model.max_seq_length
         return limit
-
-    def _load(self, *, seed: int) -> tuple[Any, bool]:
-        """A model, and whether loading it drew random numbers; the caller's are left alone."""
-        import sentence_transformers
-        import torch
-
-        if not hasattr(sentence_transformers, self.kind):
-            raise MissingError(
-                f"this needs sentence-transformers with {self.kind}: "
-                "pip install --upgrade sentence-transformers."
-            )
-        folder, trust = self.folder, self.options.trust_remote_code
-        self.checkpoint.refuse_foreign_code(trusted=trust)
-        with loading(folder), torch.random.fork_rng(devices=[]):
-            before = torch.manual_seed(seed).get_state()
-            model = getattr(sentence_transformers, self.kind)(
-                str(folder),
-                device=self.device,
-                trust_remote_code=trust,
-                model_kwargs={"dtype": self.dtype},
-            )
-            return model, not torch.get_rng_state().equal(before)
 
 
 @dataclass(eq=False)
 class LibraryEncoder:
-    """One side of a library model: `run` calls the library, `besides` joins its identity."""
+    """One side of a model that a library runs."""
 
     library: LibraryModel
     run: Callable[[Any, list[str], Form], NDArray[np.float32]]
-    besides: Mapping[str, object]
+    """Calls the library's model for one batch of texts."""
+    settings: Mapping[str, object]
+    """Settings of this side that decide its vectors; part of the identity."""
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint's content, which class runs it and how, and what this side adds."""
+        """The checkpoint's content, the class that runs it, and the settings of this side."""
         library = self.library
         return {
-            "library": f"sentence-transformers/{library.kind}",
+            "library": f"sentence-transformers/{library.class_name}",
             "algorithms": versions("library-encoding"),
             "checkpoint": library.checkpoint.fingerprint(),
             "dtype": library.dtype,
             "max_length": library.max_length,
-            **self.besides,
+            **self.settings,
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """The texts, with their tokens counted where the library's tokeniser allows it."""
+        """Return the texts, with their tokens counted if the library's tokeniser allows it."""
         tokenizer = getattr(self.library.model, "tokenizer", None)
         if not callable(tokenizer):
             return TextInputs.of(texts, form)
-        limit = form.max_length or self.library.own_limit or 0
+        limit = form.max_length or self.library.default_limit or 0
         return TextInputs.of(texts, form, tokenise(tokenizer, texts, form, limit=limit))
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """One batch, by the library's own `encode`."""
+        """Encode one batch with the library."""
         assert isinstance(inputs, TextInputs)
         texts = [inputs.texts[row] for row in rows]
-        model, limit = self.library.model, self.library.own_limit
+        model, limit = self.library.model, self.library.default_limit
         if not inputs.form.max_length:
             return self.run(model, texts, inputs.form)
         model.max_seq_length = inputs.form.max_length
@@ -132,15 +129,15 @@ class LibraryEncoder:
             model.max_seq_length = limit
 
     def facts(self) -> Mapping[str, object]:
-        """The checkpoint, and the device and precision where the model was needed."""
+        """Return the checkpoint, and the device and precision if the model was loaded."""
         return self.library.facts()
 
 
 def sentence_encoder(
     checkpoint: Checkpoint, settings: Settings, resources: Resources
 ) -> LibraryEncoder:
-    """A dense model with modules of its own, run by sentence-transformers."""
-    name = f"{checkpoint.name}, a checkpoint with modules of its own"
+    """Return the encoder of a checkpoint in the format of sentence-transformers."""
+    name = f"{checkpoint.name}, a checkpoint of sentence-transformers"
     settings.refuse_without_effect(name, _FIXED)
     normalize, pool_instruction = settings.normalize, settings.pool_instruction
 
@@ -157,19 +154,19 @@ def sentence_encoder(
         return np.asarray(vectors, dtype=np.float32)
 
     model = LibraryModel(checkpoint, settings.dtype, resources.options, "SentenceTransformer")
-    besides = {"normalize": normalize, "pool_instruction": pool_instruction}
-    return LibraryEncoder(model, run, besides)
+    identity = {"normalize": normalize, "pool_instruction": pool_instruction}
+    return LibraryEncoder(model, run, identity)
 
 
 @dataclass(eq=False)
 class MethodEncoder(LocalModel):
-    """A checkpoint's own `encode(texts, instruction=..., max_length=...)`, which applies both."""
+    """Calls `encode(texts, instruction=..., max_length=...)`, a method in the checkpoint's code."""
 
     normalize: bool
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint with its code, and the arithmetic."""
+        """The checkpoint with its code, the precision, and whether vectors are normalised."""
         return {
             "library": "method",
             "algorithms": versions("library-encoding"),
@@ -179,12 +176,12 @@ class MethodEncoder(LocalModel):
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """The texts, counted by the checkpoint's tokeniser; an end token of the model's is not."""
+        """Return the texts with token counts, without an end token that the model may add."""
         counted = tokenise(self.tokenizer, texts, form, limit=form.max_length)
         return TextInputs.of(texts, form, counted)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """One batch, in float32 and normalised where the settings say so."""
+        """Encode one batch; return float32, normalised if the settings ask for it."""
         import torch
 
         assert isinstance(inputs, TextInputs)
@@ -206,11 +203,11 @@ class MethodEncoder(LocalModel):
 
 
 def build(checkpoint: str, settings: Settings, resources: Resources) -> MethodEncoder:
-    """The encoder of a checkpoint with code of its own, if the caller allows that code."""
+    """Return the encoder of a checkpoint that brings its code, if the caller trusts it."""
     if not resources.options.trust_remote_code:
-        raise UsageError(foreign_code(checkpoint))
+        raise UsageError(describe_foreign_code(checkpoint))
     fixed = {**_FIXED, "pool_instruction": (True,)}
-    settings.refuse_without_effect(f"{checkpoint}, a checkpoint with code of its own", fixed)
+    settings.refuse_without_effect(f"{checkpoint}, a checkpoint that brings its code", fixed)
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
     return MethodEncoder(located, settings.dtype, resources.options, settings.normalize)

@@ -1,9 +1,9 @@
-"""Vectors in Milvus: a file with embedded Milvus, or a cluster, through the same client.
+"""Search vectors in Milvus: a local file with embedded Milvus, or a cluster, by the same client.
 
-A collection is named by the digest of its vectors and of the index over them. So a repeated run
-inserts nothing, and other vectors or another kind of index never meet it; what is not whole is
-built anew. What Milvus says it built is read back and recorded; where that is not what was
-asked for, the search is refused. Scores are inner products of the vectors that exact search uses.
+The name of a collection is a hash of its vectors and its index settings. So a repeated run inserts
+nothing, and other vectors or another type of index use another collection; an incomplete collection
+is built again. The index that Milvus reports is recorded; if it is not the requested one, the
+search is refused. Scores are inner products of the same vectors that exact search uses.
 """
 
 from __future__ import annotations
@@ -28,67 +28,70 @@ from r2med.execution.resources import Resources
 from r2med.offline import check_address
 from r2med.retrieve.topk import Matrix, spread_over
 
-IndexKind = Literal["flat", "hnsw", "ivf_flat"]
+IndexType = Literal["flat", "hnsw", "ivf_flat"]
 TOKEN = "R2MED_MILVUS_TOKEN"
-#: The settings of an entry that say where and how vectors are indexed.
+#: The settings of an entry for the address and the index.
 SETTINGS = ("index", "index_kind", "m", "ef_construction", "ef", "nlist", "nprobe")
-#: By kind: its parameters, with their values where none is given. An `ef` of 0 is as many documents
-#: as are asked for, which is the least that Milvus takes.
-_PARAMETERS: Mapping[IndexKind, Mapping[str, int]] = {
+#: The parameters of each type of index with their defaults. An `ef` of 0 means the number of
+#: requested documents, which is the least that Milvus accepts.
+_PARAMETERS: Mapping[IndexType, Mapping[str, int]] = {
     "flat": {},
     "hnsw": {"m": 16, "ef_construction": 200, "ef": 0},
     "ivf_flat": {"nlist": 128, "nprobe": 16},
 }
-#: Those that say how an index is searched; the others say how it is built.
+#: Parameters of the search; the others are parameters of building the index.
 _SEARCHING = ("ef", "nprobe")
-#: Names of parameters where Milvus's differ.
+#: Milvus's names of parameters that are named otherwise here.
 _NAMES = {"m": "M", "ef_construction": "efConstruction"}
 _KEY, _VECTOR = "row", "vector"
+#: Bytes and rows of the largest insertion.
 _BLOCK_BYTES = 8 * 1024**2
 _MOST_ROWS = 4096
+#: Queries per search request.
 _QUERIES = 64
 
 
 @dataclass(frozen=True)
 class Milvus:
-    """Where vectors are indexed, how, and how that index is searched."""
+    """The address of Milvus, the type of index, and its parameters."""
 
     address: str
-    kind: IndexKind = "flat"
+    index_type: IndexType = "flat"
     building: Mapping[str, int] = field(default_factory=dict)
     searching: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: Any) -> Milvus | None:
-        """As an entry's settings say; None where they leave exact search to this program."""
+        """Read the settings of an entry; None if it has no index, so that search is exact."""
         options = {name: value for name in SETTINGS[2:] if (value := getattr(settings, name))}
-        kind: IndexKind = settings.index_kind
-        for name in options.keys() - (_PARAMETERS[kind].keys() if settings.index else ()):
-            owner = next(one for one, known in _PARAMETERS.items() if name in known)
+        index_type: IndexType = settings.index_kind
+        accepted = _PARAMETERS[index_type].keys() if settings.index else set[str]()
+        for name in options.keys() - accepted:
+            owner = next(candidate for candidate, names in _PARAMETERS.items() if name in names)
             raise UsageError(
                 f"{name}={options[name]} has no effect without an index of index_kind={owner}, as "
                 f"in [index=milvus:./vectors.db,index_kind={owner},{name}={options[name]}]."
             )
         if not settings.index:
-            if kind != "flat":
+            if index_type != "flat":
                 raise UsageError(
-                    f"index_kind={kind} has no effect without an index, as in "
-                    f"[index=milvus:./vectors.db,index_kind={kind}]."
+                    f"index_kind={index_type} has no effect without an index, as in "
+                    f"[index=milvus:./vectors.db,index_kind={index_type}]."
                 )
             return None
-        chosen = {**_PARAMETERS[kind], **options}
-        if kind == "ivf_flat":
+        chosen = {**_PARAMETERS[index_type], **options}
+        if index_type == "ivf_flat":
             if options.get("nprobe", 0) > chosen["nlist"]:
                 raise UsageError(
-                    f"nprobe={chosen['nprobe']}: an index of nlist={chosen['nlist']} cells has no "
-                    "more to search. Give nlist or less."
+                    f"nprobe={chosen['nprobe']}: more than the nlist={chosen['nlist']} cells of "
+                    f"the index. Set nprobe to {chosen['nlist']} or less."
                 )
             chosen["nprobe"] = min(chosen["nprobe"], chosen["nlist"])
         searching = {name: chosen.pop(name) for name in _SEARCHING if name in chosen}
         backend, _, address = settings.index.partition(":")
         if "@" in address:
             raise UsageError(
-                "index: an address must not hold a user's name or password, because it is stored "
+                "index: an address must not contain a user name or password, because it is stored "
                 f"with results. Set them as {TOKEN}=USER:PASSWORD in the environment."
             )
         if backend != "milvus" or not ("://" in address or address.endswith(".db")):
@@ -96,7 +99,7 @@ class Milvus:
                 f"index={settings.index}: expected milvus:PATH.db, a local file, or "
                 "milvus:http://HOST:19530, a cluster."
             )
-        return cls(address, kind, chosen, searching)
+        return cls(address, index_type, chosen, searching)
 
     @property
     def embedded(self) -> bool:
@@ -105,56 +108,63 @@ class Milvus:
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """What decides rankings; where the vectors lie does not."""
+        """Everything that decides rankings; the address does not."""
         backend = "milvus-lite" if self.embedded else "milvus"
-        return {"backend": backend, "kind": self.kind, **self.building, **self.searching}
+        return {"backend": backend, "kind": self.index_type, **self.building, **self.searching}
 
 
 @dataclass(eq=False)
 class MilvusIndex:
-    """The vectors of some distinct texts in a collection, all inserted and indexed."""
+    """A collection with the vectors of distinct texts, inserted and indexed."""
 
     milvus: Milvus
     rows: Callable[[int, int], Matrix]
+    """Returns the vectors of a range of texts."""
     distinct: NDArray[np.int64]
-    """Which of the texts each document has."""
+    """For each document, the index of its text."""
     count: int
     resources: Resources
 
     def __post_init__(self) -> None:
         milvus, count = self.milvus, self.count
         self._width = int(self.rows(0, 1).shape[1])
-        self._asked = {_NAMES.get(name, name): value for name, value in milvus.building.items()}
+        self._parameters = {
+            _NAMES.get(name, name): value for name, value in milvus.building.items()
+        }
         self.facts: dict[str, object] = {**milvus.identity, "vectors": count}
         if milvus.building.get("nlist", 0) > count:
             raise UsageError(
                 f"nlist={milvus.building['nlist']}: the corpus has {count:,} distinct texts, and "
-                f"Milvus would silently make as many cells. Give {count} or less."
+                f"Milvus would silently make as many cells. Set nlist to {count} or less."
             )
-        with self._calling() as client:
-            inserted = self._complete(client)
+        with self._open_client() as client:
+            inserted = self._insert_missing(client)
             if inserted or milvus.embedded:
-                # Embedded Milvus searches rows that it has not flushed without an index, and
-                # builds one in its own time; loading the collection anew builds it at once.
+                # Embedded Milvus builds its index later, and searches without it until then;
+                # flushing and loading the collection again builds it at once.
                 client.flush(self._name)
                 client.release_collection(self._name)
                 self._load(client)
-            self.facts |= {"inserted": inserted, "collection": self._name, **self._built(client)}
+            self.facts |= {"inserted": inserted, "collection": self._name}
+            self.facts["built"] = self._check_built_index(client)
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """The best documents of every ready query as Milvus ranks them; absent ones are -2."""
+        """Return the best documents of every scaled query as Milvus ranks them.
+
+        A list that is shorter than the others ends in -2.
+        """
         limit, parameters = min(depth, self.count), dict(self.milvus.searching)
         if "ef" in parameters:
-            ef = parameters["ef"] = parameters["ef"] or limit
-            if ef < limit:
+            parameters["ef"] = parameters["ef"] or limit
+            if parameters["ef"] < limit:
                 raise UsageError(
-                    f"ef={ef}: the index is asked for {limit:,} documents per query, and ef must "
-                    f"be no less. Give ef={limit} or more, or a shallower run with @."
+                    f"ef={parameters['ef']}: {limit:,} documents per query are requested, and ef "
+                    f"must not be less. Set ef={limit} or more, or ask for shorter lists with @."
                 )
         self.facts["searched_with"] = parameters
         texts = np.full((len(queries), limit), -1, dtype=np.int64)
         scores = np.full((len(queries), limit), -np.inf, dtype=np.float32)
-        with self._calling() as client:
+        with self._open_client() as client:
             for start in range(0, len(queries), _QUERIES):
                 lists = client.search(
                     self._name,
@@ -173,8 +183,8 @@ class MilvusIndex:
 
     @cached_property
     def _name(self) -> str:
-        """By the digest of all vectors, in their order, and of the index over them."""
-        index = {"kind": self.milvus.kind, **self.milvus.building}
+        """The name of the collection: a hash of all vectors and of the index settings."""
+        index = {"kind": self.milvus.index_type, **self.milvus.building}
         digest = hashlib.sha256(json.dumps([self.count, self._width, index]).encode())
         for start, stop in self._blocks():
             digest.update(np.ascontiguousarray(self.rows(start, stop), dtype="<f4").tobytes())
@@ -185,28 +195,30 @@ class MilvusIndex:
         for start in range(0, self.count, size):
             yield start, min(start + size, self.count)
 
-    def _complete(self, client: Any) -> int:
-        """Make the collection unless it is there whole, and return how many vectors it took."""
+    def _insert_missing(self, client: Any) -> int:
+        """Create the collection unless it is complete; return how many vectors were inserted."""
         if client.has_collection(self._name):
             self._load(client)
-            if self._held(client) == self.count:
+            if self._count_vectors(client) == self.count:
                 return 0
             client.drop_collection(self._name)
         self._create(client)
-        began = time.perf_counter()
+        start_time = time.perf_counter()
         for start, stop in self._blocks():
             rows = zip(range(start, stop), self.rows(start, stop), strict=True)
             client.insert(self._name, [{_KEY: row, _VECTOR: vector} for row, vector in rows])
-            self.resources.progress("indexing", stop, self.count, time.perf_counter() - began)
-        if (held := self._held(client)) != self.count:
+            seconds = time.perf_counter() - start_time
+            self.resources.progress("indexing", stop, self.count, seconds)
+        stored = self._count_vectors(client)
+        if stored != self.count:
             raise DataError(
-                f"{self.milvus.address}: collection {self._name} holds {held:,} vectors after "
+                f"{self.milvus.address}: collection {self._name} has {stored:,} vectors after "
                 f"{self.count:,} were inserted. Is another program writing to it?"
             )
         return self.count
 
     def _load(self, client: Any) -> None:
-        """Load the collection; embedded Milvus may still be writing its index meanwhile."""
+        """Load the collection; retry with embedded Milvus, which may still be writing its index."""
         from pymilvus.exceptions import MilvusException
 
         for wait in (0.1, 0.3, 1.0, 3.0) if self.milvus.embedded else ():
@@ -223,12 +235,12 @@ class MilvusIndex:
         schema.add_field(_KEY, DataType.INT64, is_primary=True)
         schema.add_field(_VECTOR, DataType.FLOAT_VECTOR, dim=self._width)
         index = client.prepare_index_params()
-        # Embedded Milvus reads parameters only where they are one value called "params".
+        # Embedded Milvus reads only parameters that are nested under "params".
         index.add_index(
             _VECTOR,
-            index_type=self.milvus.kind.upper(),
+            index_type=self.milvus.index_type.upper(),
             metric_type="IP",
-            params={"params": self._asked} if self._asked else {},
+            params={"params": self._parameters} if self._parameters else {},
         )
         client.create_collection(
             self._name,
@@ -237,34 +249,38 @@ class MilvusIndex:
             consistency_level="Strong",
         )
 
-    def _held(self, client: Any) -> int:
-        counted = client.query(
+    def _count_vectors(self, client: Any) -> int:
+        rows = client.query(
             self._name, filter="", output_fields=["count(*)"], consistency_level="Strong"
         )
-        return int(counted[0]["count(*)"])
+        return int(rows[0]["count(*)"])
 
-    def _built(self, client: Any) -> dict[str, object]:
-        """What Milvus says of its index; a UsageError where that is not what was asked for."""
+    def _check_built_index(self, client: Any) -> dict[str, object]:
+        """Return the index that Milvus reports; UsageError if it is not the requested one."""
         while True:
-            described = client.describe_index(self._name, _VECTOR) or {}
-            if not described.get("pending_index_rows") or described.get("state") == "Failed":
+            description = client.describe_index(self._name, _VECTOR) or {}
+            if not description.get("pending_index_rows") or description.get("state") == "Failed":
                 break
             time.sleep(1)
-        parameters = {**described, **(described.get("params") or {})}
-        wanted = {"index_type": self.milvus.kind.upper(), "metric_type": "IP", **self._asked}
-        for name, value in wanted.items():
+        parameters = {**description, **(description.get("params") or {})}
+        requested = {
+            "index_type": self.milvus.index_type.upper(),
+            "metric_type": "IP",
+            **self._parameters,
+        }
+        for name, value in requested.items():
             if str(parameters.get(name)) != str(value):
                 raise UsageError(
-                    f"{self.milvus.address}: {name}={value} was asked for, and Milvus built "
-                    f"its index with {name}={parameters.get(name, 'a value of its own')}. Choose "
-                    "what it builds, or another server."
+                    f"{self.milvus.address}: {name}={value} was requested, but Milvus built its "
+                    f"index with {name}={parameters.get(name, 'an unknown value')}. Request an "
+                    "index that it can build, or use another server."
                 )
-        built = {name: parameters[name] for name in wanted}
-        return {"built": built | {"total_rows": described.get("total_rows")}}
+        built = {name: parameters[name] for name in requested}
+        return built | {"total_rows": description.get("total_rows")}
 
     @contextmanager
-    def _calling(self) -> Iterator[Any]:
-        """The client; what it raises is told with the address, and never with the token."""
+    def _open_client(self) -> Iterator[Any]:
+        """Yield a client; its errors are reported with the address and without the token."""
         client = connect(self.milvus)
         from pymilvus.exceptions import MilvusException
 
@@ -277,7 +293,7 @@ class MilvusIndex:
 
 
 def connect(milvus: Milvus) -> Any:
-    """A client of the cluster, or of embedded Milvus over a file, which this process locks."""
+    """Return a client of a cluster, or of embedded Milvus, whose file this process locks."""
     need("pymilvus", *(["milvus_lite"] if milvus.embedded else []), extra="milvus")
     for name in ("pymilvus", "milvus_lite"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -293,6 +309,6 @@ def connect(milvus: Milvus) -> Any:
         return MilvusClient(milvus.address, token=os.environ.get(TOKEN, ""))
     except MilvusException as problem:
         raise MissingError(
-            f"{milvus.address}: no Milvus answers there ({problem.message}). A file serves one "
-            f"process at a time; a cluster may want {TOKEN}."
+            f"{milvus.address}: Milvus cannot be opened ({problem.message}). Only one process at a "
+            f"time can use a file; a cluster may need {TOKEN}."
         ) from None

@@ -1,4 +1,4 @@
-"""Dense retrieval: an encoder's entry as typed values, and the nearest documents by its vectors."""
+"""Dense retrieval: the settings of encoders, and the search for the nearest documents."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from r2med.tasks.task import Queries, Task
 Similarity = Literal["cosine", "dot"]
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 
-#: The module that makes the encoders of a library by `build(checkpoint, settings, resources)`,
-#: where it is not `transformer`.
+#: The modules whose `build(checkpoint, settings, resources)` makes the encoders of a library;
+#: `transformer` makes all others.
 _MODULES: Mapping[str, str] = {"static": "static", "method": "library_encoders"}
 #: The value of `query_prompt` and `document_prompt` that follows sentence-transformers.
 AUTO_PROMPT = "auto"
-#: Vectors that are compared to tell whether a model gives all texts the same one.
+#: Vectors that are compared to find a model that gives all texts the same one.
 _COMPARED = 1000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All that an entry of the dense backend may say; encoders.toml documents each field."""
+    """The settings of an entry of the dense backend; encoders.toml documents each field."""
 
     library: Literal["auto", "transformers", "sentence-transformers", "method", "static"]
     pooling: Literal["model", "cls", "mean", "last"]
@@ -81,34 +81,40 @@ class Settings:
     nprobe: int = setting(least=0, identity="content")
 
     def refuse_without_effect(self, encoder: str, fixed: Mapping[str, tuple[object, ...]]) -> None:
-        """A UsageError for a setting that an encoder cannot follow; `fixed` says what it has."""
-        for name, possible in fixed.items():
-            if getattr(self, name) not in possible:
-                value, had = str(getattr(self, name)).lower(), str(possible[0]).lower()
+        """Raise UsageError if a setting has no effect on an encoder.
+
+        `fixed` has the accepted values of such settings, the effective one first.
+        """
+        for name, accepted in fixed.items():
+            if getattr(self, name) not in accepted:
+                value, effective = str(getattr(self, name)).lower(), str(accepted[0]).lower()
                 raise UsageError(
-                    f"{name}={value} has no effect on {encoder}, which has {name}={had}."
+                    f"{name}={value} has no effect on {encoder}, which has {name}={effective}."
                 )
 
     def form(self, task: Task, side: Side) -> Form:
-        """How the texts of one side of a task are put to the model."""
+        """Return the instruction and limits for the texts of one side of a task."""
 
-        def own(name: str) -> Any:
+        def setting_of_side(name: str) -> Any:
             return getattr(self, f"{side}_{name}")
 
-        template, prompt = own("instruction"), own("prompt")
+        template, prompt = setting_of_side("instruction"), setting_of_side("prompt")
         if prompt and not (prompt == AUTO_PROMPT and template):
-            template = self._saved_prompt(own("checkpoint") or self.checkpoint, side, prompt)
+            checkpoint = setting_of_side("checkpoint") or self.checkpoint
+            template = self._saved_prompt(checkpoint, side, prompt)
         return Form(
-            instruction=word_instruction(template, task, kind=self.kind, purpose=self.purpose),
-            max_length=own("max_length") or self.max_length,
+            instruction=word_instruction(
+                template, task, question_type=self.kind, purpose=self.purpose
+            ),
+            max_length=setting_of_side("max_length") or self.max_length,
             pair=self.document_pair and side == "document",
         )
 
     def _saved_prompt(self, checkpoint: str, side: Side, prompt: str) -> str:
-        """A prompt that is saved in the checkpoint, by its name.
+        """Return a prompt that is saved in the checkpoint, by its name.
 
-        `auto` is the one that sentence-transformers uses: that of the side, else the default one.
-        (It also lists `passage` and `corpus`, but never reaches them, because every model has an
+        `auto` is the prompt that sentence-transformers uses: the one of the side, else the default.
+        (It also lists `passage` and `corpus`, but never uses them, because every model has an
         empty prompt for documents.)
         """
         located = locate(checkpoint, revision=self.revision)
@@ -120,47 +126,58 @@ class Settings:
             default = str(config.get("default_prompt_name"))
             return str(prompts.get(side) or prompts.get(default) or "")
         if prompt not in prompts:
-            known = nearest(prompt, prompts) if prompts else "It carries none at all."
-            raise UsageError(f"{checkpoint} carries no prompt {prompt!r}. {known}")
+            hint = nearest(prompt, prompts) if prompts else "It has no prompts."
+            raise UsageError(f"{checkpoint} has no prompt {prompt!r}. {hint}")
         return str(prompts[prompt])
 
 
-def word_instruction(template: str, task: Task, *, kind: str = "", purpose: str = "") -> str:
-    """An instruction in a task's own words; braces that are no placeholder stay as they are.
+def word_instruction(
+    template: str, task: Task, *, question_type: str = "", purpose: str = ""
+) -> str:
+    """Fill the placeholders of an instruction with the words of a task; other braces stay.
 
-    `{kind}` and `{purpose}` are the task's registered words unless others are given, `{goal}` and
-    `{passage}` those that belong to them; data of the user's own has the first row of wording.toml.
+    `{kind}` (the type of question) and `{purpose}` are the task's registered words unless others
+    are given; `{goal}` and `{passage}` depend on these two. Local tasks use the first row of
+    wording.toml.
     """
     rows = read_packaged_toml("retrieve/dense/wording.toml")["wording"]
-    kind = kind or (task.entry.kind if task.entry else rows[0]["kind"])
+    question_type = question_type or (task.entry.kind if task.entry else rows[0]["kind"])
     purpose = purpose or (task.entry.purpose if task.entry else rows[0]["purpose"])
-    alike = [row for row in rows if row["purpose"] == purpose]
-    best = next((row for row in alike if row["kind"] == kind), (alike or rows)[0])
-    words = {"kind": kind, "purpose": purpose, "goal": best["goal"], "passage": best["passage"]}
+    same_purpose = [row for row in rows if row["purpose"] == purpose]
+    same_both = [row for row in same_purpose if row["kind"] == question_type]
+    best = (same_both or same_purpose or rows)[0]
+    words = {
+        "kind": question_type,
+        "purpose": purpose,
+        "goal": best["goal"],
+        "passage": best["passage"],
+    }
     for name, word in words.items():
         template = template.replace("{" + name + "}", word)
     return template
 
 
 def build(settings: Settings, resources: Resources) -> DenseRetriever:
-    """A retriever as its entry describes it; nothing is located or loaded yet."""
+    """Return a retriever with these settings; checkpoints are located and loaded on first use."""
     query = settings.query_checkpoint or settings.checkpoint
     document = settings.document_checkpoint or settings.checkpoint
     if not query or not document:
         raise UsageError(
-            "no checkpoint is given. Name one as in dense:PATH_OR_HUB_NAME, or with "
+            "the checkpoint is missing. Name one as in dense:PATH_OR_HUB_NAME, or with "
             "[checkpoint=...]."
         )
 
-    def encoders() -> tuple[Encoder, Encoder]:
-        name = _MODULES.get(settings.library, "transformer")
-        make = importlib.import_module(f"r2med.retrieve.dense.{name}").build
-        encoder = make(document, settings, resources)
-        return (encoder if query == document else make(query, settings, resources)), encoder
+    def make_encoders() -> tuple[Encoder, Encoder]:
+        module = _MODULES.get(settings.library, "transformer")
+        build_encoder = importlib.import_module(f"r2med.retrieve.dense.{module}").build
+        document_encoder = build_encoder(document, settings, resources)
+        if query == document:
+            return document_encoder, document_encoder
+        return build_encoder(query, settings, resources), document_encoder
 
     return DenseRetriever(
         name=query if query == document else f"{query} and {document}",
-        make=encoders,
+        make_encoders=make_encoders,
         form=settings.form,
         similarity=settings.similarity,
         dimensions=settings.dimensions,
@@ -173,43 +190,43 @@ def build(settings: Settings, resources: Resources) -> DenseRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderRetriever:
-    """Two encoders, often the same one, and the store of what they give."""
+    """A retriever with an encoder for queries and one for documents, often the same."""
 
     name: str
-    make: Callable[[], tuple[Encoder, Encoder]]
+    make_encoders: Callable[[], tuple[Encoder, Encoder]]
     """Makes the encoders of queries and documents, when they are first needed."""
     form: Callable[[Task, Side], Form]
-    """How a task's texts are put to the model."""
+    """Returns the instruction and limits for the texts of one side of a task."""
     storage: Storage = "float32"
     ragged: bool = False
-    """Whether rows of the store differ in width, as those of several vectors per text do."""
+    """Whether vectors differ in width, as for several vectors per text."""
     resources: Resources = field(default_factory=Resources)
     worker_stage: StageSpec | None = None
-    """From what workers build this retriever; None for an object that exists only here."""
+    """How workers build this retriever; None for an object that exists only in this process."""
 
     @cached_property
     def batches(self) -> Batches:
-        """The batch size that fits the memory, which encoding may lower."""
+        """The batch size, which is lowered if memory runs out."""
         return Batches(self.resources.options.batch_tokens, self.resources.warn)
 
     @cached_property
     def encoders(self) -> Mapping[Side, Encoder]:
-        """By side; often one and the same."""
-        query, document = self.make()
+        """The encoders by side; often the same object."""
+        query, document = self.make_encoders()
         if document.identity is None:
             self.resources.warn(
-                f"{self.name}: it has no `identity`, so its embeddings are not kept; "
-                "docs/your-model.md says how to give it one."
+                f"{self.name}: the model has no `identity`, so its embeddings are not cached; see "
+                "docs/your-model.md."
             )
         return {"query": query, "document": document}
 
     def task_identity(self, task: Task) -> Mapping[str, object]:
-        """What depends on the task: each side's texts as the model reads them, and a dropped id."""
+        """Return the part of the identity that depends on the task: the forms of both sides."""
         forms = {side: asdict(self.form(task, side)) for side in SIDES}
         return {"text_forms": forms, "drops_query_id": drops_query_id(task)}
 
     def encode_documents(self, task: Task) -> Encoded:
-        """The vectors of the last row of every document id."""
+        """Return the vectors of the documents; of a repeated id, the last row counts."""
         ids, texts = task.corpus.document_ids, task.corpus.document_texts()
         return self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
 
@@ -222,9 +239,15 @@ class EncoderRetriever:
         *,
         instructed: bool = True,
     ) -> Encoded:
-        """The vectors of some texts of one side, with that side's instruction or bare.
+        """Return the vectors of some texts of one side.
 
-        `name` says what to call the text of a row in an error.
+        Args:
+            task: The task, which words the instruction.
+            side: "query" or "document".
+            texts: The texts.
+            name: Returns the name of a row's text for error messages.
+            instructed: Whether the side's instruction is put before each text.
+
         """
         form = self.form(task, side)
         encoded = encode(
@@ -243,8 +266,8 @@ class EncoderRetriever:
         first = encoded.matrix(0, 1 if self.ragged else _COMPARED)
         if len(first) > 1 and (first == first[0]).all():
             self.resources.warn(
-                f"{task.name}: {self.name} gives every {side} the same vector; such a ranking says "
-                "nothing."
+                f"{task.name}: {self.name} gives every {side} the same vector, so the ranking is "
+                "meaningless."
             )
         return encoded
 
@@ -256,49 +279,48 @@ class EncoderRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class DenseRetriever(EncoderRetriever):
-    """One vector for each text, and how these are searched."""
+    """A retriever with one vector per text."""
 
     similarity: Similarity = "cosine"
     dimensions: int = 0
-    """The first so many numbers of each vector; 0: all."""
+    """Leading dimensions of each vector that are used; 0 uses all."""
     instruct_generated: bool = False
-    """Whether text of a language model is put to the encoder with the query's instruction."""
+    """Whether generated text is encoded with the query's instruction."""
     milvus: Milvus | None = None
-    """Where vectors are searched, if not by this program."""
-    besides: Mapping[str, object] = field(default_factory=dict)
-    """What decides rankings besides encoders, where it is not in a registry entry's settings."""
-    own: object = None
-    """The user's object that encodes, where one does."""
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Stands for an encoder that nobody can name: no other run will ever have it."""
+    """The Milvus index to search; None searches exactly in this process."""
+    extra_identity: Mapping[str, object] = field(default_factory=dict)
+    """Settings that decide rankings and are not in a registry entry."""
+    custom_model: object = None
+    """The user's object that encodes; None for a registered encoder."""
+    random_identity: str = field(default_factory=lambda: secrets.token_hex(8))
+    """Identifies an encoder without an identity; different in every run."""
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The encoders, by what their files hold; one that nobody can name is new in every run."""
-        query, document = (
-            dict(self.encoders[side].identity or {"unidentified": self.token}) for side in SIDES
-        )
+        """The content of the encoders' files, the index, and the version of the search."""
+        unidentified = {"unidentified": self.random_identity}
+        query, document = (dict(self.encoders[side].identity or unidentified) for side in SIDES)
         index = {"index": dict(self.milvus.identity)} if self.milvus else {}
         return {
             "query_encoder": query,
             "document_encoder": document,
             "algorithms": versions("vector-search"),
             **index,
-            **self.besides,
+            **self.extra_identity,
         }
 
     @property
     def approximate(self) -> bool:
-        """Whether its index may miss what exact search finds."""
-        return self.milvus is not None and self.milvus.kind != "flat"
+        """Whether its index may miss documents that exact search finds."""
+        return self.milvus is not None and self.milvus.index_type != "flat"
 
     def prepare(self, task: Task) -> DenseSearcher:
-        """Encode the last row of every document id, or take its vector from the store."""
+        """Encode the documents, or read their vectors from the embedding cache."""
         return DenseSearcher(self, task, self.encode_documents(task))
 
 
 class DenseSearcher:
-    """A task's documents as vectors."""
+    """The vectors of a task's documents, ready to be searched."""
 
     def __init__(self, retriever: DenseRetriever, task: Task, documents: Encoded) -> None:
         self._retriever = retriever
@@ -326,13 +348,17 @@ class DenseSearcher:
         return SearchOutput(run, {"queries": encoded.facts}, encoded.usage)
 
     def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> SearchOutput:
-        """Search with the plain mean of the vectors of each query's parts."""
+        """Search with the mean of the vectors of each query's parts."""
         parts = [part for form in forms for part in form.dense]
         counts = np.array([len(form.dense) for form in forms], dtype=np.int64)
-        bare = [part.generated and not self._retriever.instruct_generated for part in parts]
-        rows, vectors, facts, usage = [], [], dict[str, object](), Usage()
+        is_instructed = np.array(
+            [self._retriever.instruct_generated or not part.generated for part in parts]
+        )
+        rows, vectors = [], []
+        facts: dict[str, object] = {}
+        usage = Usage()
         for instructed, name in ((True, "queries"), (False, "generated")):
-            chosen = np.flatnonzero(np.array(bare) != instructed)
+            chosen = np.flatnonzero(is_instructed == instructed)
             if len(chosen):
                 texts = [parts[row].text for row in chosen]
                 encoded = self._retriever.encode(self._task, "query", texts, instructed=instructed)
@@ -340,66 +366,70 @@ class DenseSearcher:
                 usage += encoded.usage
                 rows.append(chosen)
                 vectors.append(encoded.matrix()[encoded.distinct])
-        in_order = np.concatenate(vectors)[np.argsort(np.concatenate(rows))]
-        sums = np.add.reduceat(in_order, offsets_of(counts)[:-1], axis=0)
+        part_vectors = np.concatenate(vectors)[np.argsort(np.concatenate(rows))]
+        sums = np.add.reduceat(part_vectors, offsets_of(counts)[:-1], axis=0)
         means = (sums / counts[:, None]).astype(np.float32)
         ids = pa.array([form.query_id for form in forms], type=pa.large_string())
         return SearchOutput(self._run(ids, means, depth), facts, usage)
 
     def facts(self) -> Mapping[str, object]:
-        """Return counts of the documents, the first one as the model saw it, and what ran."""
+        """Return counts of the documents, the first one as the model saw it, and the encoders."""
         query, document = (dict(self._retriever.encoders[side].facts()) for side in SIDES)
-        ran = document if query == document else {"query": query, "document": document}
-        return {"encoder": ran, **self._facts}
+        encoder = document if query == document else {"query": query, "document": document}
+        return {"encoder": encoder, **self._facts}
 
     def _run(self, ids: pa.Array, vectors: Matrix, depth: int) -> Run:
         width = vectors.shape[1]
         if len(vectors) and self._index.width not in (0, width):
             raise DataError(
                 f"{self._retriever.name}: queries have vectors of {width} numbers, documents of "
-                f"{self._index.width}; expected one width on both sides."
+                f"{self._index.width}; expected the same width on both sides."
             )
-        ready = self._index.ready(vectors)
-        documents, scores = (self._milvus or self._index).search(ready, depth=depth + 1)
+        scaled = self._index.scale(vectors)
+        # One document more than asked for, because the query's own id may be dropped.
+        documents, scores = (self._milvus or self._index).search(scaled, depth=depth + 1)
         return run_of(ids, self._task, documents, scores, depth)
 
 
 @dataclass(eq=False)
 class ExactIndex:
-    """Documents' vectors, in memory where they fit the budget, else read when needed.
+    """The vectors of documents: in memory if they fit, else read block by block.
 
-    Distinct texts are searched once, so equal texts score equally to the last bit.
+    Distinct texts are searched once, so equal texts have exactly equal scores.
     """
 
     documents: Encoded
     memory: int
     similarity: Similarity = "cosine"
     dimensions: int = 0
-    """The first so many numbers of each vector; 0: all."""
+    """Leading dimensions of each vector that are used; 0 uses all."""
 
     def __post_init__(self) -> None:
         self.width = int(self.documents.matrix(0, 1).shape[1])
         if self.width and self.dimensions > self.width:
             raise UsageError(
                 f"dimensions={self.dimensions}: the encoder's vectors have {self.width} "
-                f"numbers, of which the first are kept. Give {self.width} or less, or 0 for all."
+                f"numbers. Use {self.width} or less, or 0 for all."
             )
-        small = len(self.documents.indexes) * self.width * 4 <= self.memory
-        self._kept = self.ready(self.documents.matrix()) if small else None
+        fits_in_memory = len(self.documents.indexes) * self.width * 4 <= self.memory
+        self._in_memory = self.scale(self.documents.matrix()) if fits_in_memory else None
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """The best documents of every ready query, ties in corpus order; absent ones are -2."""
+        """Return the best documents of every scaled query, ties in corpus order.
+
+        A list that is shorter than the others ends in -2.
+        """
         count = len(self.documents.indexes)
         texts, scores = top(queries, self.rows, count, depth=depth, memory=self.memory)
         return spread_over(self.documents.distinct, texts, scores, depth)
 
     def rows(self, start: int, stop: int) -> Matrix:
-        """Vectors of distinct texts, whose dot product with a ready query is the score."""
-        if self._kept is not None:
-            return self._kept[start:stop]
-        return self.ready(self.documents.matrix(start, stop))
+        """Return scaled vectors of distinct texts."""
+        if self._in_memory is not None:
+            return self._in_memory[start:stop]
+        return self.scale(self.documents.matrix(start, stop))
 
-    def ready(self, vectors: Matrix) -> Matrix:
-        """Vectors of queries or documents, whose dot product is the score."""
-        shortened = vectors[:, : self.dimensions or None]
+    def scale(self, vectors: Matrix) -> Matrix:
+        """Shorten and normalise vectors, so that the dot product of two is their score."""
+        shortened = vectors[:, : self.dimensions] if self.dimensions else vectors
         return unit(shortened) if self.similarity == "cosine" else shortened

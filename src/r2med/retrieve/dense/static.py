@@ -1,7 +1,7 @@
-"""Static encoders: a text is the mean of its tokens' vectors; quick, and without torch.
+"""Static encoders: the vector of a text is the mean of its tokens' vectors. They need no torch.
 
-WordLlama's shipped weights are read directly: its library does the same sum, but importing it
-costs more than encoding a small task, and sets up logging for the whole process.
+WordLlama's weights are read directly. Its library computes the same mean, but importing it takes
+longer than encoding a small task, and configures logging for the whole process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from r2med.algorithms import versions
 from r2med.errors import DataError, need
 from r2med.execution.resources import Resources
 from r2med.models.batching import Rows, TokenInputs
-from r2med.models.checkpoint import Checkpoint, locate, named_failures
+from r2med.models.checkpoint import Checkpoint, locate, name_failures
 from r2med.models.encoding import BatchEncoder, Form, Inputs, unit
 from r2med.retrieve.dense.retriever import Settings
 from r2med.runs.run import offsets_of
 
-#: What a mean of token vectors is, whatever an entry says.
+#: The only accepted values of settings that have no effect on a mean of token vectors.
 _FIXED: Mapping[str, tuple[object, ...]] = {
     "pooling": ("mean", "model"),
     "pool_instruction": (True,),
@@ -36,7 +36,7 @@ _FIXED: Mapping[str, tuple[object, ...]] = {
 
 
 def build(checkpoint: str, settings: Settings, resources: Resources) -> BatchEncoder:
-    """A static encoder as an entry describes it."""
+    """Return the static encoder of a checkpoint."""
     settings.refuse_without_effect("a static encoder", _FIXED)
     return StaticEncoder(locate(checkpoint, revision=settings.revision), settings.normalize)
 
@@ -50,7 +50,7 @@ class StaticEncoder:
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The files and what is done with them."""
+        """The content of the checkpoint, and whether vectors are normalised."""
         return {
             "library": "static",
             "algorithms": versions("static-encoding"),
@@ -59,15 +59,17 @@ class StaticEncoder:
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TokenInputs:
-        """Token ids without special tokens; unknown tokens count, as in the original library."""
-        put, limit = [form.instruction + text for text in texts], form.max_length
-        encoded = [item.ids for item in self._tokenizer.encode_batch(put, add_special_tokens=False)]
-        truncated = [0 < limit < len(ids) for ids in encoded]
-        rows = [ids[: limit or None] for ids in encoded]
-        return TokenInputs(self._tokenizer, rows, truncated, texts=put)
+        """Return token ids without special tokens; unknown tokens count, as in the library."""
+        instructed = [form.instruction + text for text in texts]
+        encodings = self._tokenizer.encode_batch(instructed, add_special_tokens=False)
+        rows = [encoding.ids for encoding in encodings]
+        limit = form.max_length or max(map(len, rows), default=0)
+        truncated = [len(ids) > limit for ids in rows]
+        rows = [ids[:limit] for ids in rows]
+        return TokenInputs(self._tokenizer, rows, truncated, texts=instructed)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Means of token vectors; a text without tokens is the zero vector."""
+        """Return the means of token vectors; a text without tokens has the zero vector."""
         assert isinstance(inputs, TokenInputs)
         vectors = np.zeros((len(rows), self._table.shape[1]), dtype=np.float32)
         lengths = inputs.tokens[rows]
@@ -81,7 +83,7 @@ class StaticEncoder:
         return unit(vectors) if self.normalize else vectors
 
     def facts(self) -> Mapping[str, object]:
-        """Where the weights came from."""
+        """Return the name and origin of the checkpoint."""
         return self.checkpoint.facts()
 
     @cached_property
@@ -90,7 +92,7 @@ class StaticEncoder:
         from tokenizers import Tokenizer
 
         vocabulary = self.checkpoint.file("tokenizer.json")
-        with named_failures(vocabulary):
+        with name_failures(vocabulary):
             tokenizer = Tokenizer.from_file(str(vocabulary))
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -102,10 +104,10 @@ class StaticEncoder:
         from safetensors.numpy import load_file
 
         weights = self.checkpoint.file("model.safetensors")
-        with named_failures(weights):
+        with name_failures(weights):
             tables = [table for table in load_file(weights).values() if table.ndim == 2]
         if len(tables) != 1:
             raise DataError(
-                f"{weights}: holds {len(tables)} matrices, expected one, a row for each token."
+                f"{weights}: has {len(tables)} matrices, expected one with a row for each token."
             )
         return np.ascontiguousarray(tables[0], dtype=np.float32)

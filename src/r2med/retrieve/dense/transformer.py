@@ -1,7 +1,7 @@
 """Encoders on transformers checkpoints: tokenise, run the model, pool, project, normalise.
 
-Sentence-transformers checkpoints of the usual modules run here too, with the same result and
-without importing that library; all others are left to it.
+Checkpoints of sentence-transformers with the usual modules run here too, with the same result and
+without importing that library. All others are run by that library.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from r2med.algorithms import versions
 from r2med.errors import need
 from r2med.execution.resources import Resources
-from r2med.models.batching import Features, Rows, TokenInputs, truncations
-from r2med.models.checkpoint import Checkpoint, LocalModel, locate, named_failures
+from r2med.models.batching import Features, Rows, TokenInputs, find_truncated
+from r2med.models.checkpoint import Checkpoint, LocalModel, locate, name_failures
 from r2med.models.encoding import BatchEncoder, Form, Inputs
 from r2med.retrieve.dense.retriever import Settings
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Pooling = Literal["cls", "mean", "last"]
 
-#: What sentence-transformers calls the poolings that run here, by name and by the older flags.
+#: Poolings by the names of sentence-transformers, and by its older flags.
 _POOLINGS: Mapping[str, Pooling] = {
     "cls": "cls",
     "mean": "mean",
@@ -40,7 +40,7 @@ _POOLINGS: Mapping[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_lasttoken": "last",
 }
-#: Settings of a transformer module that change more than its hidden states' length.
+#: Settings of a transformer module that only sentence-transformers supports.
 _UNUSUAL = ("do_lower_case", "query_expansion", "unpad_inputs", "query_length")
 _ACTIVATIONS: Mapping[str, str] = {
     "torch.nn.modules.linear.Identity": "Identity",
@@ -49,7 +49,7 @@ _ACTIVATIONS: Mapping[str, str] = {
 
 
 def build(checkpoint: str, settings: Settings, resources: Resources) -> BatchEncoder:
-    """The encoder of a checkpoint, by this package's recipe or by the checkpoint's own library."""
+    """Return the encoder of a checkpoint, run here or by sentence-transformers."""
     located = locate(checkpoint, revision=settings.revision)
     need("torch", "transformers", extra="dense")
     if settings.library != "transformers":
@@ -74,7 +74,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps from tokens to a vector that this package does itself."""
+    """The steps from tokens to a vector, for checkpoints that run here."""
 
     pooling: Pooling
     pool_instruction: bool = True
@@ -82,7 +82,7 @@ class Steps:
     append_eos: bool = False
     normalize: bool = False
     max_length: int = 0
-    """The checkpoint's own limit; 0 where it states none."""
+    """The limit that the checkpoint states; 0 if it states none."""
     backbone: str = "."
     """The folder of the transformer within the checkpoint."""
     projections: tuple[Projection, ...] = ()
@@ -90,14 +90,14 @@ class Steps:
 
 @dataclass(eq=False)
 class TransformerEncoder(LocalModel):
-    """A transformer and a recipe; loaded when the first text is to be encoded."""
+    """A transformer and its recipe; it is loaded when the first text is encoded."""
 
     recipe: Steps
     autocast: bool = False
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint's content, the recipe and the arithmetic."""
+        """The checkpoint's content, the recipe and the precision."""
         recipe = asdict(self.recipe)
         limit, _ = recipe.pop("max_length"), recipe.pop("backbone")
         return {
@@ -111,15 +111,15 @@ class TransformerEncoder(LocalModel):
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> Inputs:
-        """Token ids, cut at the form's limit, else the checkpoint's own, else what it can read."""
-        limit = form.max_length or self.recipe.max_length or self.longest
+        """Return token ids, truncated at the limit of the form, the recipe or the model."""
+        limit = form.max_length or self.recipe.max_length or self.max_tokens
         append_eos = self.recipe.append_eos
         return tokenise(self.tokenizer, texts, form, limit=limit, append_eos=append_eos)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Pool, project and normalise a batch; an input without any token is the zero vector.
+        """Pool, project and normalise a batch; a text without tokens has the zero vector.
 
-        Sums are taken in float32 whatever the model's precision.
+        Sums are computed in float32 for any precision of the model.
         """
         import torch
 
@@ -127,9 +127,9 @@ class TransformerEncoder(LocalModel):
         features, recipe = inputs.features(rows), self.recipe
         skipped = 0 if recipe.pool_instruction else inputs.instruction_tokens
         with torch.inference_mode():
-            hidden = self.hidden(features)
+            hidden = self.hidden_states(features)
             mask = torch.from_numpy(features["attention_mask"]).to(hidden.device)
-            pooled = _pooled(hidden, mask, recipe.pooling, skipped)
+            pooled = _pool(hidden, mask, recipe.pooling, skipped)
             for layer in self._projections:
                 pooled = layer.to(pooled.device)(pooled)
             if recipe.normalize:
@@ -140,27 +140,27 @@ class TransformerEncoder(LocalModel):
 
     @property
     def folder(self) -> Path:
-        """That of the transformer among the checkpoint's modules."""
+        """The folder of the transformer module of the checkpoint."""
         return self.checkpoint.folder / self.recipe.backbone
 
-    def hidden(self, features: Features) -> torch.Tensor:
-        """The last hidden states of one batch, (texts, tokens, width), in float32."""
+    def hidden_states(self, features: Features) -> torch.Tensor:
+        """Return the last hidden states of a batch as float32, (texts, tokens, width)."""
         import torch
 
         model, options = self.model, dict[str, torch.Tensor]()
         if self.recipe.bidirectional:
-            # An additive mask that hides padding alone takes the place of the causal one.
+            # Replace the causal mask by an additive mask that hides only padding.
             mask = torch.from_numpy(features["attention_mask"]).to(model.device)
             padding = (1 - mask[:, None, None, :]).to(model.dtype) * torch.finfo(model.dtype).min
             options["attention_mask"] = padding.expand(-1, 1, mask.shape[1], -1)
-        mixed = self.autocast and model.device.type == "cuda"
-        with torch.autocast("cuda", torch.float16) if mixed else nullcontext():
+        uses_autocast = self.autocast and model.device.type == "cuda"
+        with torch.autocast("cuda", torch.float16) if uses_autocast else nullcontext():
             states: torch.Tensor = self.run(features, **options).last_hidden_state
         return states.float()
 
     @cached_property
     def _projections(self) -> Sequence[Any]:
-        """The layers and activations of sentence-transformers modules in folders of their own."""
+        """The layers and activations of the Dense modules of sentence-transformers."""
         import torch
 
         layers = []
@@ -176,32 +176,45 @@ class TransformerEncoder(LocalModel):
 def tokenise(
     tokenizer: Any, texts: Sequence[str], form: Form, *, limit: int, append_eos: bool = False
 ) -> TokenInputs:
-    """Token ids as the model gets them: instruction, special tokens and truncation applied.
+    """Return token ids as the model reads them: with instruction, special tokens and truncation.
 
-    `append_eos` ends every text with one end token, whether or not the tokeniser adds its own.
+    With `append_eos`, every text ends with one end token, whether or not the tokeniser adds one.
     """
-    put = [form.instruction + text for text in texts] if form.instruction else list(texts)
-    append_eos = append_eos and tokenizer("")["input_ids"][-1:] != [tokenizer.eos_token_id]
-    limit = limit - append_eos if limit else 0
-    cut: dict[str, Any] = {"truncation": bool(limit)} | ({"max_length": limit} if limit else {})
-    pair = [[""] * len(put), put] if form.pair else [put]
-    encoded = tokenizer(*pair, return_attention_mask=False, **cut) if put else {"input_ids": []}
+    instructed = [form.instruction + text for text in texts]
+    tokenizer_adds_eos = append_eos and tokenizer("")["input_ids"][-1:] == [tokenizer.eos_token_id]
+    appends_eos = append_eos and not tokenizer_adds_eos
+    if limit and appends_eos:
+        limit -= 1
+    options: dict[str, Any] = {"return_attention_mask": False, "truncation": limit > 0}
+    if limit:
+        options["max_length"] = limit
+    encoded: Any = {"input_ids": []}
+    if instructed and form.pair:
+        encoded = tokenizer([""] * len(instructed), instructed, **options)
+    elif instructed:
+        encoded = tokenizer(instructed, **options)
     rows, segments = encoded["input_ids"], encoded.get("token_type_ids")
-    truncated = truncations(encoded, limit)
-    if append_eos:
+    truncated = find_truncated(encoded, limit)
+    if appends_eos:
         rows = [[*ids, tokenizer.eos_token_id] for ids in rows]
         segments = [[*row, 0] for row in segments] if segments else None
-    # The instruction's tokens at the start of an input, the opening special one included.
-    opening = tokenizer(form.instruction)["input_ids"] if form.instruction else []
-    closing = {tokenizer.eos_token_id, tokenizer.sep_token_id} - {None}
-    skipped = len(opening) - (opening[-1] in closing if opening else 0)
-    return TokenInputs(tokenizer, rows, truncated, segments=segments, instruction_tokens=skipped)
+    instruction_tokens = _count_instruction_tokens(tokenizer, form.instruction)
+    return TokenInputs(
+        tokenizer, rows, truncated, segments=segments, instruction_tokens=instruction_tokens
+    )
 
 
-def _pooled(
-    hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling, skipped: int
-) -> torch.Tensor:
-    """One vector per text; `skipped` tokens at the start do not enter a mean."""
+def _count_instruction_tokens(tokenizer: Any, instruction: str) -> int:
+    """Count the tokens of an instruction at the start of an input, with an opening special one."""
+    if not instruction:
+        return 0
+    ids = tokenizer(instruction)["input_ids"]
+    ends_with_special = bool(ids) and ids[-1] in (tokenizer.eos_token_id, tokenizer.sep_token_id)
+    return len(ids) - 1 if ends_with_special else len(ids)
+
+
+def _pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: Pooling, skipped: int) -> torch.Tensor:
+    """Return one vector per text; the first `skipped` tokens are not part of a mean."""
     import torch
 
     if pooling == "cls":
@@ -216,10 +229,10 @@ def _pooled(
 
 
 def load_linear(file: Path) -> torch.nn.Linear:
-    """A linear layer from safetensors, or from a torch file read as plain tensors only."""
+    """Load a linear layer from safetensors, or from a torch file that contains only tensors."""
     import torch
 
-    with named_failures(file.parent):
+    with name_failures(file.parent):
         if file.suffix == ".safetensors":
             need("safetensors", extra="dense")
             from safetensors.torch import load_file
@@ -235,7 +248,7 @@ def load_linear(file: Path) -> torch.nn.Linear:
 
 
 def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Steps | None:
-    """The recipe, or None when the checkpoint has modules that only its own library knows."""
+    """Return the recipe, or None if the checkpoint needs sentence-transformers."""
     if settings.library == "transformers" or not checkpoint.file("modules.json").is_file():
         return Steps(
             pooling="mean" if settings.pooling == "model" else settings.pooling,
@@ -244,41 +257,53 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Steps | None:
             append_eos=settings.append_eos,
             normalize=settings.normalize,
         )
-    # Modules of the library are known by their last name, those of others keep the whole.
+    # Classes of sentence-transformers are reduced to their last name, others keep the full name.
     modules = [
         (re.sub(r"^sentence_transformers\.(.*\.)?", "", str(row["type"])), str(row["path"]))
         for row in checkpoint.json("modules.json")
     ]
-    kinds = [kind for kind, _ in modules]
-    if kinds[:2] != ["Transformer", "Pooling"] or not set(kinds[2:]) <= {"Dense", "Normalize"}:
+    names = [name for name, _ in modules]
+    if names[:2] != ["Transformer", "Pooling"] or not set(names[2:]) <= {"Dense", "Normalize"}:
         return None
-    if "Normalize" in kinds[:-1] or settings.attention != "model":
+    if "Normalize" in names[:-1] or settings.attention != "model":
         return None
-    own = checkpoint.json(f"{modules[0][1] or '.'}/sentence_bert_config.json") or {}
-    pooling = checkpoint.json(f"{modules[1][1]}/config.json") or {}
-    named = pooling.get("pooling_mode")
-    flags = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
-    modes = ([named] if isinstance(named, str) else list(named or [])) or flags
-    mode = _POOLINGS.get(modes[0]) if len(modes) == 1 else None
-    projections = [_projection(checkpoint, path) for kind, path in modules if kind == "Dense"]
-    # The transformer itself must do no more than turn text into the last hidden states.
-    plain = own.get("transformer_task", "feature-extraction") == "feature-extraction"
-    if mode is None or None in projections or not plain or any(map(own.get, _UNUSUAL)):
+    backbone, pooling_folder = modules[0][1] or ".", modules[1][1]
+    transformer = checkpoint.json(f"{backbone}/sentence_bert_config.json") or {}
+    pooling_config = checkpoint.json(f"{pooling_folder}/config.json") or {}
+    pooling = _read_pooling(pooling_config)
+    projections = [_read_projection(checkpoint, path) for name, path in modules if name == "Dense"]
+    # The transformer module must only turn text into the last hidden states.
+    task = transformer.get("transformer_task", "feature-extraction")
+    is_unusual = task != "feature-extraction" or any(transformer.get(name) for name in _UNUSUAL)
+    if pooling is None or None in projections or is_unusual:
         return None
+    includes_prompt = bool(pooling_config.get("include_prompt", True))
     return Steps(
-        pooling=mode if settings.pooling == "model" else settings.pooling,
-        pool_instruction=settings.pool_instruction and bool(pooling.get("include_prompt", True)),
+        pooling=pooling if settings.pooling == "model" else settings.pooling,
+        pool_instruction=settings.pool_instruction and includes_prompt,
         append_eos=settings.append_eos,
-        normalize=settings.normalize or "Normalize" in kinds,
-        max_length=int(own.get("max_seq_length") or 0),
-        backbone=modules[0][1] or ".",
+        normalize=settings.normalize or "Normalize" in names,
+        max_length=int(transformer.get("max_seq_length") or 0),
+        backbone=backbone,
         projections=tuple(cast("list[Projection]", projections)),
     )
 
 
-def _projection(checkpoint: Checkpoint, path: str) -> Projection | None:
-    """A layer that can be run here; None leaves it, and with it the checkpoint, to its library."""
+def _read_pooling(config: Mapping[str, Any]) -> Pooling | None:
+    """Return the pooling of a module; None if it has several, or one that is not supported here."""
+    value = config.get("pooling_mode")
+    if isinstance(value, str):
+        modes = [value]
+    elif value:
+        modes = list(value)
+    else:
+        modes = [name for name, on in config.items() if name.startswith("pooling_mode_") and on]
+    return _POOLINGS.get(modes[0]) if len(modes) == 1 else None
+
+
+def _read_projection(checkpoint: Checkpoint, path: str) -> Projection | None:
+    """Return the layer of a Dense module; None if it needs sentence-transformers."""
     config = checkpoint.json(f"{path}/config.json") or {}
-    plain = set(config) <= {"in_features", "out_features", "bias", "activation_function"}
+    is_usual = set(config) <= {"in_features", "out_features", "bias", "activation_function"}
     activation = _ACTIVATIONS.get(str(config.get("activation_function")))
-    return Projection(path, activation) if plain and activation else None
+    return Projection(path, activation) if is_usual and activation else None

@@ -1,0 +1,163 @@
+"""Versions of systems: results with the same system key form a version.
+
+A row, a mean or a comparison never mixes two versions. Of several versions under one name, the
+newest with all tasks in question is used, or else the one with the most tasks. Of one version's
+results on a task, those on the published data come first, then the newest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from r2med.results.identities import describe_difference, find_differences
+from r2med.results.published_data import has_published_data
+from r2med.results.record import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """The results of one system with one identity, newest first."""
+
+    name: str
+    """The newest label of the system, or its spec."""
+    spec: str
+    results: tuple[Result, ...]
+
+    @property
+    def key(self) -> str:
+        """The key that the results share."""
+        return self.results[0].system_key
+
+    @property
+    def label(self) -> str | None:
+        """The newest label of the system."""
+        return self.name if self.name != self.spec else None
+
+    @property
+    def created(self) -> str:
+        """When the newest result was made."""
+        return self.results[0].created
+
+    @cached_property
+    def tasks(self) -> frozenset[str]:
+        """The tasks with a result."""
+        return frozenset(result.task for result in self.results)
+
+    @cached_property
+    def _by_task(self) -> dict[str, list[Result]]:
+        by_task: dict[str, list[Result]] = {}
+        for result in self.results:
+            by_task.setdefault(result.task, []).append(result)
+        return by_task
+
+    def result(self, task: str, data: str | None = None) -> Result | None:
+        """Return the result on a task, and on this data if it is given."""
+        on_task = self._by_task.get(task, ())
+        candidates = [result for result in on_task if data in (None, result.data)]
+        if len(candidates) == 1:
+            return candidates[0]
+        published = (result for result in candidates if has_published_data(result))
+        return next(published, candidates[0] if candidates else None)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredSystem:
+    """A system with all of its stored versions, the one to use first."""
+
+    name: str
+    spec: str
+    versions: tuple[Version, ...]
+
+    @property
+    def chosen(self) -> Version:
+        """The newest version that has all tasks in question, else the one with the most."""
+        return self.versions[0]
+
+    def name_version(self, version: Version) -> str:
+        """The name of another version: with the settings that differ, or its date."""
+        for task in sorted(self.chosen.tasks & version.tasks):
+            first, second = self.chosen.result(task), version.result(task)
+            if first is not None and second is not None:
+                differences = find_differences(first, second).items()
+                if differences:
+                    values = ", ".join(f"{setting} {value}" for setting, (_, value) in differences)
+                    return f"{self.name} ({values})"
+        return f"{self.name} (version of {version.created[:19]})"
+
+    @property
+    def newer(self) -> tuple[Version, ...]:
+        """Versions that are newer than the chosen one but have fewer tasks."""
+        return tuple(
+            version for version in self.versions[1:] if version.created > self.chosen.created
+        )
+
+    @property
+    def older(self) -> tuple[Version, ...]:
+        """Versions that are older than the chosen one."""
+        return tuple(
+            version for version in self.versions[1:] if version.created <= self.chosen.created
+        )
+
+
+def group_versions(results: Iterable[Result]) -> list[Version]:
+    """The versions of all systems among results (newest first), the newest version first."""
+    by_key: dict[str, list[Result]] = {}
+    for result in results:
+        by_key.setdefault(result.system_key, []).append(result)
+    versions = []
+    for group in by_key.values():
+        specs = {result.system for result in group}
+        spec = min(specs, key=lambda text: (len(text), text))
+        label = next((result.label for result in group if result.label), None)
+        versions.append(Version(label or spec, spec, tuple(group)))
+    return versions
+
+
+def group_systems(results: Iterable[Result], tasks: Collection[str]) -> list[StoredSystem]:
+    """The systems among results (newest first); `tasks` decide which version is complete.
+
+    A label that several specs have is followed by the spec, so that names are unique.
+    """
+    groups: dict[tuple[str, str], list[Version]] = {}
+    for version in group_versions(results):
+        groups.setdefault((version.name, version.spec), []).append(version)
+    names = Counter(name for name, _ in groups)
+    systems = []
+    for (name, spec), versions in groups.items():
+        unique = f"{name}: {spec}" if names[name] > 1 and name != spec else name
+        systems.append(StoredSystem(unique, spec, tuple(order_versions(versions, tasks))))
+    return systems
+
+
+def describe_versions(system: StoredSystem) -> list[str]:
+    """A sentence for each other version of a system on the same data of a task."""
+    notes = []
+    for version in system.versions[1:]:
+        for task in sorted(system.chosen.tasks & version.tasks):
+            first = system.chosen.result(task)
+            second = version.result(task, first.data) if first else None
+            if first is not None and second is not None:
+                notes.append(
+                    f"{system.spec} on {task}, {first.key} and {second.key}: "
+                    f"{describe_difference(first, second)}"
+                )
+                break
+    return notes
+
+
+def order_versions(versions: Iterable[Version], tasks: Collection[str]) -> list[Version]:
+    """The version to use first: the most tasks in question, then the newest."""
+    wanted_tasks = frozenset(tasks)
+
+    def rank(version: Version) -> tuple[int, str]:
+        return len(version.tasks & wanted_tasks), version.created
+
+    return sorted(versions, key=rank, reverse=True)
+
+
+def sort_by_age(results: Iterable[Result]) -> tuple[Result, ...]:
+    """Results, newest first."""
+    return tuple(sorted(results, key=lambda result: result.created, reverse=True))
