@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from r2med.build.folder import BuildFolder, StageRecord, hash_file, write_rows
+from r2med.build.folder import BuildFolder, BuildRecord, hash_file, write_rows
 from r2med.execution.options import RunOptions
 from r2med.execution.resources import Resources
 from tests.llm_server import LLMServer
@@ -134,7 +134,7 @@ def write_corpus(folder: BuildFolder, rows: Sequence[Mapping[str, str]] | None =
         ),
     )
     folder.write_record(
-        StageRecord(
+        BuildRecord(
             stage="corpus",
             counts_in={"documents": len(rows)},
             counts_out={"passages": len(rows)},

@@ -1,4 +1,4 @@
-"""Limits are a promise about money: nothing is sent that could pass them, however many at once."""
+"""Limits are a promise about money: nothing is sent that could exceed them, however many at once."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_a_server_that_begins_late_to_bill_twice_passes_the_limit_by_one_answer(
     limits = replace(AT_ONCE, tokens=20_000)
 
     stopped(
-        LimitError, "could pass", server.url, limits, [ask(f"why {row}?") for row in range(100)]
+        LimitError, "could exceed", server.url, limits, [ask(f"why {row}?") for row in range(100)]
     )
 
     late = len(server.seen) - honest

@@ -19,7 +19,7 @@ from r2med.tables import Tabular, csv_text, make_table, table_columns
 
 
 @dataclass(frozen=True)
-class SetRow:
+class AnswerSetRow:
     """One answer set in a list."""
 
     name: str
@@ -38,13 +38,13 @@ class SetRow:
 class StoredAnswerSets(Tabular):
     """The answer sets of a results folder."""
 
-    rows: Sequence[SetRow]
+    rows: Sequence[AnswerSetRow]
 
     is_drawn = True
 
     def to_arrow(self) -> pa.Table:
         """One row per set."""
-        return make_table(table_columns(SetRow), [asdict(row) for row in self.rows])
+        return make_table(table_columns(AnswerSetRow), [asdict(row) for row in self.rows])
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class AnswerBoard(Tabular):
         return make_table(table_columns(BoardRow), [asdict(row) for row in self.rows])
 
 
-def describe_answers(answers: AnswerSet) -> SetRow:
+def describe_answers(answers: AnswerSet) -> AnswerSetRow:
     """Return the list entry of a set."""
     stored = answers.answers().values()
     description = answers.description
     grades = find_grades(answers, None)
-    return SetRow(
+    return AnswerSetRow(
         name=answers.name,
         task=description.task,
         llm=description.llm,

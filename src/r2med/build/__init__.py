@@ -10,5 +10,5 @@ One folder per benchmark (`folder`), one module per stage:
     freeze    the task in the layout of R2MED, with a card and a manifest
     check     whether the frozen benchmark can be trusted
 
-Every stage writes a `StageRecord`; `funnel` turns the records into counts from question to query.
+Every stage writes a `BuildRecord`; `funnel` turns the records into counts from question to query.
 """

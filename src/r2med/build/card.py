@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from r2med.build.folder import BenchmarkSettings, StageRecord
+from r2med.build.folder import BenchmarkSettings, BuildRecord
 from r2med.build.funnel import Funnel, funnel_markdown
 from r2med.build.review import ReviewState
 
@@ -18,7 +18,7 @@ class CardFacts:
     """Everything that the card says."""
 
     benchmark: BenchmarkSettings
-    records: tuple[StageRecord, ...]
+    records: tuple[BuildRecord, ...]
     review: ReviewState
     funnel: Funnel
     splits: Mapping[str, int]
@@ -26,7 +26,7 @@ class CardFacts:
     item_licences: Mapping[str, int]
     passage_licences: Mapping[str, int]
 
-    def record(self, stage: str) -> StageRecord | None:
+    def record(self, stage: str) -> BuildRecord | None:
         """Return the record of a stage."""
         return next((record for record in self.records if record.stage == stage), None)
 
@@ -125,8 +125,8 @@ def _parameter_section(facts: CardFacts) -> str:
     ]
     for record in facts.records:
         for name, value in record.parameters.items():
-            shown = ", ".join(map(str, value)) if isinstance(value, list) else value
-            lines.append(f"| {record.stage} | {name} | {shown} |")
+            text = ", ".join(map(str, value)) if isinstance(value, list) else value
+            lines.append(f"| {record.stage} | {name} | {text} |")
         for name, prompt_hash in record.prompts.items():
             lines.append(f"| {record.stage} | prompt {name} | {prompt_hash} |")
     return "\n".join(lines)

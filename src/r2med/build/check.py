@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from r2med.audit.within import SelfAudit, audit_self
 from r2med.build.answers import names_answer
-from r2med.build.folder import BuildFolder, StageRecord, hash_file
+from r2med.build.folder import BuildFolder, BuildRecord, hash_file
 from r2med.build.pool import Candidate, Find, load_pool
 from r2med.build.review import read_review
 from r2med.errors import DataError, MissingError
@@ -131,7 +131,7 @@ def check_build(folder: BuildFolder, resources: Resources) -> BenchmarkCheck:
         outcome = BenchmarkCheck(folder.benchmark.name, len(task.queries), verdicts)
         write_file(folder.check_path, json.dumps(outcome.to_json(), indent=1) + "\n")
         folder.write_record(
-            StageRecord(
+            BuildRecord(
                 stage="check",
                 parameters=settings_identity(settings),
                 models=tuple(systems),
@@ -333,7 +333,7 @@ def _check_probes(task: Task, settings: CheckSettings) -> Iterator[CheckVerdict]
 
 
 def _check_answers(task: Task) -> Iterator[CheckVerdict]:
-    named = [
+    revealing_ids = [
         query_id
         for (query_id, text), answer in zip(
             task.queries.items(), task.queries.answers.to_pylist(), strict=True
@@ -343,10 +343,10 @@ def _check_answers(task: Task) -> Iterator[CheckVerdict]:
     yield CheckVerdict(
         "queries that name their answer",
         "",
-        float(len(named)),
+        float(len(revealing_ids)),
         "0",
-        not named,
-        f"Rewrite or delete these items in items.jsonl: {', '.join(named[:5])}.",
+        not revealing_ids,
+        f"Rewrite or delete these items in items.jsonl: {', '.join(revealing_ids[:5])}.",
     )
 
 

@@ -49,7 +49,7 @@ class BenchmarkSettings:
 
 
 @dataclass(frozen=True)
-class StageRecord:
+class BuildRecord:
     """What one run of a stage used, read, wrote and dropped.
 
     It has no date, so that the same inputs give the same bytes.
@@ -219,11 +219,11 @@ class BuildFolder:
         """Hold the lock of a stage, after waiting for another process that runs it."""
         return lock(self.path / f".{stage}.lock")
 
-    def write_record(self, record: StageRecord) -> None:
+    def write_record(self, record: BuildRecord) -> None:
         """Store the record of a stage; write it last, since it says that the stage finished."""
         write_file(self.record_path(record.stage), seal(asdict(record)))
 
-    def record(self, stage: Stage) -> StageRecord | None:
+    def record(self, stage: Stage) -> BuildRecord | None:
         """Return the record of a stage; None if the stage has not finished.
 
         Raises:
@@ -233,10 +233,10 @@ class BuildFolder:
         if not path.is_file():
             return None
         values = unseal(path.read_bytes(), path)
-        chosen = {entry.name: values[entry.name] for entry in fields(StageRecord)}
-        return StageRecord(**{**chosen, "models": tuple(chosen["models"])})
+        chosen = {entry.name: values[entry.name] for entry in fields(BuildRecord)}
+        return BuildRecord(**{**chosen, "models": tuple(chosen["models"])})
 
-    def records(self) -> list[StageRecord]:
+    def records(self) -> list[BuildRecord]:
         """Return the records of all finished stages, in order."""
         found_records = [self.record(stage) for stage in STAGES]
         return [record for record in found_records if record is not None]

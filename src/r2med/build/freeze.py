@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from r2med.audit.evaluation import write_exclusions
 from r2med.build.answers import names_answer
 from r2med.build.card import CardFacts, write_card
-from r2med.build.folder import BuildFolder, StageRecord, hash_file, write_rows
+from r2med.build.folder import BuildFolder, BuildRecord, hash_file, write_rows
 from r2med.build.funnel import Funnel, funnel_svg, make_funnel
 from r2med.build.items import BuildItem
 from r2med.build.judge import load_judged
@@ -78,7 +78,7 @@ class FreezeOutcome:
 
     folder: Path
     tasks: tuple[Path, ...]
-    record: StageRecord
+    record: BuildRecord
     review: ReviewState
     funnel: Funnel
 
@@ -118,7 +118,7 @@ def freeze_build(folder: BuildFolder, resources: Resources) -> FreezeOutcome:
                 f"{folder.judged_path.name}; a stricter judge or corpus may have no positives."
             )
         gold = _gold(task, remaining, relevance)
-        record = StageRecord(
+        record = BuildRecord(
             stage="freeze",
             parameters=settings_identity(settings),
             models=(settings.lexical_baseline,),
@@ -137,8 +137,8 @@ def freeze_build(folder: BuildFolder, resources: Resources) -> FreezeOutcome:
             },
             drops={reason: count for reason, count in drops.items() if count},
         )
-        others = [r for r in folder.records() if r.stage not in ("freeze", "check")]
-        funnel = make_funnel(folder.benchmark.name, [*others, record])
+        earlier = [r for r in folder.records() if r.stage not in ("freeze", "check")]
+        funnel = make_funnel(folder.benchmark.name, [*earlier, record])
         with atomic_folder(folder.frozen_folder) as draft:
             tasks = _write_all(
                 draft, folder, task, remaining, relevance, gold, settings, record, review, funnel
@@ -256,7 +256,7 @@ def _write_all(
     relevance: Mapping[str, Relevance],
     gold: Mapping[str, Sequence[str]],
     settings: FreezeSettings,
-    record: StageRecord,
+    record: BuildRecord,
     review: ReviewState,
     funnel: Funnel,
 ) -> list[str]:

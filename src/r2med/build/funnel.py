@@ -12,7 +12,7 @@ from html import escape
 
 import pyarrow as pa
 
-from r2med.build.folder import STAGES, StageRecord
+from r2med.build.folder import STAGES, BuildRecord
 from r2med.tables import Tabular, make_table, table_columns
 
 _WIDTH, _ROW, _LABEL, _BAR = 760, 26, 330, 320
@@ -47,7 +47,7 @@ class Funnel(Tabular):
         return make_table(table_columns(FunnelStep), [asdict(step) for step in self.steps])
 
 
-def make_funnel(name: str, records: Sequence[StageRecord]) -> Funnel:
+def make_funnel(name: str, records: Sequence[BuildRecord]) -> Funnel:
     """Return the funnel of the finished stages."""
     steps: list[FunnelStep] = []
     for record in records:
@@ -66,7 +66,7 @@ def make_funnel(name: str, records: Sequence[StageRecord]) -> Funnel:
     return Funnel(name, tuple(steps), missing)
 
 
-def _filter_steps(record: StageRecord) -> list[FunnelStep]:
+def _filter_steps(record: BuildRecord) -> list[FunnelStep]:
     """Return what a stage read, each reason for a drop, and what it wrote."""
     unit_in, total = next(iter(record.counts_in.items()), ("items", 0))
     unit_out, final = next(iter(record.counts_out.items()), ("items", 0))
@@ -81,7 +81,7 @@ def _filter_steps(record: StageRecord) -> list[FunnelStep]:
     return steps
 
 
-def _judge_steps(record: StageRecord) -> list[FunnelStep]:
+def _judge_steps(record: BuildRecord) -> list[FunnelStep]:
     steps = [
         FunnelStep("judge", "candidates", reason, count, record.counts_in["candidates"] - count)
         for reason, count in record.drops.items()

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from r2med.audit.matching import words as split_words
 from r2med.build.answers import names_answer
-from r2med.build.folder import BuildFolder, StageRecord, hash_file, read_rows, write_rows
+from r2med.build.folder import BuildFolder, BuildRecord, hash_file, read_rows, write_rows
 from r2med.build.prompting import Question, ask_all, load_question, open_chat
 from r2med.build.sources import InvalidRow, SourceItem, item_sources, read_items
 from r2med.errors import DataError, UsageError, plural
@@ -88,7 +88,7 @@ class ItemsOutcome:
 
     items: tuple[BuildItem, ...]
     dropped: tuple[DroppedItem, ...]
-    record: StageRecord
+    record: BuildRecord
 
 
 class _Filter:
@@ -148,7 +148,7 @@ def build_items(
             )
         write_rows(folder.items_path, (asdict(item) for item in funnel.items))
         write_rows(folder.dropped_items_path, (asdict(item) for item in funnel.dropped))
-        record = StageRecord(
+        record = BuildRecord(
             stage="items",
             parameters=settings_identity(settings),
             models=_models(settings),
@@ -219,8 +219,8 @@ def _transform(
         funnel.items = [replace(i, query=remove_option_phrases(i.question)) for i in funnel.items]
     else:
         steps.rewrite(funnel)
-    named = [item for item in funnel.items if names_answer(item.query, item.answer)]
-    funnel.drop({item.id: ("query names its answer", item.answer) for item in named})
+    revealing = [item for item in funnel.items if names_answer(item.query, item.answer)]
+    funnel.drop({item.id: ("query names its answer", item.answer) for item in revealing})
     if settings.solvers:
         steps.solve(funnel)
     if settings.reasoning == "none":
@@ -294,8 +294,8 @@ class _ModelSteps:
                 samples=settings.solver_samples,
                 show=self._resources.progress,
             )
-            asked = [item for item in items for _ in range(settings.solver_samples)]
-            for item, is_right in zip(asked, self._compare(asked, answers), strict=True):
+            repeated = [item for item in items for _ in range(settings.solver_samples)]
+            for item, is_right in zip(repeated, self._compare(repeated, answers), strict=True):
                 correct[item.id] += is_right
         total = settings.solver_samples * len(settings.solvers)
         easy = {

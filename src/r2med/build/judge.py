@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from r2med.build.folder import BuildFolder, StageRecord, hash_file, read_rows, write_rows
+from r2med.build.folder import BuildFolder, BuildRecord, hash_file, read_rows, write_rows
 from r2med.build.pool import Candidate, load_pool
 from r2med.build.working_task import check_current, hash_inputs, load_working_task
 from r2med.errors import DataError
@@ -60,7 +60,7 @@ class JudgeOutcome:
     """What the stage judged."""
 
     judged: Judged
-    record: StageRecord
+    record: BuildRecord
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def judge_candidates(
         write_rows(folder.judged_path, (asdict(candidate) for candidate in candidates))
         unreadable = len(prepared.pool.systems) - len(candidates)
         called = Counter(candidate.relevant for candidate in candidates)
-        record = StageRecord(
+        record = BuildRecord(
             stage="judge",
             parameters={**settings_identity(prepared.settings), "set": judgement_set.name},
             models=tuple(chat.llm.name for chat in panel.judges),

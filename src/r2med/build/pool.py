@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from r2med.audit.matching import words as split_words
-from r2med.build.folder import BuildFolder, StageRecord, hash_file, read_rows, write_rows
+from r2med.build.folder import BuildFolder, BuildRecord, hash_file, read_rows, write_rows
 from r2med.build.items import BuildItem
 from r2med.build.working_task import hash_inputs, load_working_task
 from r2med.errors import DataError, UsageError, plural
@@ -90,7 +90,7 @@ class PoolOutcome:
     candidates: tuple[Candidate, ...]
     views: tuple[Coverage, ...]
     systems: tuple[Coverage, ...]
-    record: StageRecord
+    record: BuildRecord
 
 
 def build_pool(folder: BuildFolder, resources: Resources) -> PoolOutcome:
@@ -144,7 +144,7 @@ def build_pool(folder: BuildFolder, resources: Resources) -> PoolOutcome:
         write_rows(folder.pool_path, (_to_row(candidate) for candidate in candidates))
         views = _coverage(candidates, "view", (*settings.views, LINKED))
         systems = _coverage(candidates, "system", (*settings.systems, LINKED))
-        record = StageRecord(
+        record = BuildRecord(
             stage="pool",
             parameters=settings_identity(settings),
             models=tuple(settings.systems),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from r2med.build.folder import BuildFolder, StageRecord
+from r2med.build.folder import BuildFolder, BuildRecord
 from r2med.build.judge import find_judgement_set
 from r2med.build.working_task import hash_inputs, load_working_task
 from r2med.errors import MissingError
@@ -112,12 +112,12 @@ def report_build_review(folder: BuildFolder, *, warn: Warn) -> ReviewReport:
     return report_review(task, store.queue(), store, [find_judgement_set(folder, task, warn)])
 
 
-def record_review(folder: BuildFolder, *, warn: Warn) -> tuple[StageRecord, ReviewState]:
+def record_review(folder: BuildFolder, *, warn: Warn) -> tuple[BuildRecord, ReviewState]:
     """Write the record of the review stage, and return it with the state."""
     settings = folder.stage_settings("review", ReviewSettings)
     with folder.hold("review"):
         state, labels = read_review(folder, warn=warn)
-        record = StageRecord(
+        record = BuildRecord(
             stage="review",
             parameters=settings_identity(settings),
             inputs=hash_inputs(folder),

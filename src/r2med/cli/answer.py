@@ -171,9 +171,7 @@ def label_answers(
         Path | None,
         options.option("--from", metavar="FILE", help="Read labels from a .csv or .xlsx file."),
     ] = None,
-    partial: Annotated[
-        bool, options.option("--partial", help="Accept rows without a label.")
-    ] = False,
+    partial: options.Partial = False,
     port: options.Port = None,
     open_browser: options.OpenBrowser = True,
     data_root: options.DataRoot = None,

@@ -33,7 +33,8 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The benchmark's 
 def create_folder(
     folder: Folder,
     name: Annotated[
-        str | None, options.option("--name", help="Name of the benchmark; by default the folder's.")
+        str | None,
+        options.option("--benchmark", help="Name of the benchmark; by default the folder's."),
     ] = None,
 ) -> None:
     """Create the folder of a benchmark with a commented build.toml."""
@@ -117,10 +118,7 @@ def make_pool(
 def judge_pooled(
     context: typer.Context,
     folder: Folder,
-    judges: Annotated[
-        list[str] | None,
-        options.option("--judge", help="A language model instead of [judge] judges; repeatable."),
-    ] = None,
+    judges: options.AnyJudges = None,
     estimate: Annotated[
         bool, options.option("--estimate", help="Show the cost and ask nothing.")
     ] = False,
@@ -161,7 +159,7 @@ def review_pairs(
     folder: Folder,
     reviewer: Annotated[
         str | None,
-        options.option("--reviewer", help="Name under which labels are stored; opens a page."),
+        options.option("--reviewer", help="Name under which labels are stored."),
     ] = None,
     export_file: Annotated[
         Path | None,
@@ -170,9 +168,7 @@ def review_pairs(
     import_file: Annotated[
         Path | None, options.option("--import", help="Read a labelled .csv or .xlsx file instead.")
     ] = None,
-    partial: Annotated[
-        bool, options.option("--partial", help="Accept rows without a label in --import.")
-    ] = False,
+    partial: options.Partial = False,
     port: options.Port = None,
     open_browser: options.OpenBrowser = True,
     force: options.Force = False,
@@ -237,8 +233,8 @@ def freeze(
 def check(
     context: typer.Context,
     folder: Folder,
-    strict: Annotated[
-        bool, options.option("--strict", help="End with exit code 1 if a check fails.")
+    exit_code: Annotated[
+        bool, options.option("--exit-code", help="Exit with 1 if a check fails.")
     ] = False,
     device: options.Device = None,
     form: options.Format = None,
@@ -248,11 +244,11 @@ def check(
     from r2med.build.check import check_build
 
     opened = _open(folder)
-    parameters = {key: value for key, value in context.params.items() if key != "strict"}
+    parameters = {key: value for key, value in context.params.items() if key != "exit_code"}
     with progress() as bar, options.open_resources(parameters, bar) as resources:
         outcome = check_build(opened, resources)
     show(outcome, options.format_of(form, as_json))
-    if strict and outcome.failures:
+    if exit_code and outcome.failures:
         raise typer.Exit(1)
 
 

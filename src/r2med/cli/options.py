@@ -228,6 +228,7 @@ Format = Annotated[
 Verbose = Annotated[
     bool, _output_option("--verbose", "-v", help="Show the first texts as the models saw them.")
 ]
+Partial = Annotated[bool, option("--partial", help="Accept rows without a label.")]
 QueueSize = Annotated[int, option("--size", min=1, help="Items in the queue.")]
 Reviewer = Annotated[str, option("--reviewer", help="Name under which labels are stored.")]
 Port = Annotated[

@@ -89,9 +89,7 @@ def import_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A labelled .csv or .xlsx file.")],
     task: options.Task,
     reviewer: options.Reviewer,
-    partial: Annotated[
-        bool, options.option("--partial", help="Accept rows without a label.")
-    ] = False,
+    partial: options.Partial = False,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
 ) -> None:

@@ -20,7 +20,7 @@ EXPORT_FORMATS: Mapping[str, ExportFormat] = {".jsonl": "jsonl", ".csv": "csv"}
 
 
 @dataclass(frozen=True)
-class SetRow:
+class JudgementSetRow:
     """One judgement set in a list."""
 
     name: str
@@ -40,7 +40,7 @@ class SetRow:
 class StoredSets(Tabular):
     """The judgement sets of a results folder."""
 
-    rows: Sequence[SetRow]
+    rows: Sequence[JudgementSetRow]
 
     is_drawn = True
 
@@ -63,13 +63,13 @@ class StoredSets(Tabular):
         return make_table(columns, rows)
 
 
-def describe_set(judged: JudgementSet) -> SetRow:
+def describe_set(judged: JudgementSet) -> JudgementSetRow:
     """Count the judgements of a set; pairs of the calibration sample are counted apart."""
     stored = judged.judgements().values()
     pooled = [judgement for judgement in stored if judgement.purpose == "pool"]
     graded = [judgement.grade for judgement in pooled if judgement.grade is not None]
     called = [judged.rubric.is_relevant(grade) for grade in graded]
-    return SetRow(
+    return JudgementSetRow(
         name=judged.name,
         task=judged.description.task,
         judges=tuple(judged.description.models),

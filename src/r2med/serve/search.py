@@ -29,7 +29,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
-class ShownPassage:
+class FoundPassage:
     """A document as an agent sees it."""
 
     code: str
@@ -59,7 +59,7 @@ class SearchService:
         self._running = anyio.CapacityLimiter(1)
         self._waiting = 0
 
-    async def search(self, session: str, query: str) -> list[ShownPassage]:
+    async def search(self, session: str, query: str) -> list[FoundPassage]:
         """Search once for a session; the call is logged before this returns."""
         check_session(session)
         _check_text("query", query, LONGEST_QUERY)
@@ -86,7 +86,7 @@ class SearchService:
         )
         await anyio.to_thread.run_sync(self._log.append, call)
 
-    def _search(self, session: str, query: str) -> list[ShownPassage]:
+    def _search(self, session: str, query: str) -> list[FoundPassage]:
         try:
             outcome = try_query(self.system, self.task, query, paid=self._paid, depth=self.depth)
         except R2MedError as problem:
@@ -97,7 +97,7 @@ class SearchService:
         codes = [document_code(self.task.corpus.hash, name) for name in document_ids]
         self._log.append(AgentCall("search", session, query, tuple(document_ids), tuple(codes)))
         return [
-            ShownPassage(code, self.task.document(document_id))
+            FoundPassage(code, self.task.document(document_id))
             for code, document_id in zip(codes, document_ids, strict=True)
         ]
 

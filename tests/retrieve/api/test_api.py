@@ -256,7 +256,7 @@ def test_no_key_is_in_identity_facts_or_errors(
 @pytest.mark.parametrize(
     ("status", "advice"),
     [
-        (401, "the server does not accept the key, or wants one"),
+        (401, "needs a key or does not accept this one"),
         (404, "check the server's address"),
     ],
 )
