@@ -1,4 +1,4 @@
-"""Limits are a promise about money: nothing is sent that could exceed them, however many at once."""
+"""Limits are a promise about money: nothing is sent that could exceed them, whatever runs at once."""
 
 from __future__ import annotations
 
