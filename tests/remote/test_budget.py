@@ -1,4 +1,4 @@
-"""Limits are a promise about money: nothing is sent that could exceed them, whatever runs at once."""
+"""Limits are a promise about money: no request is sent that could exceed them."""
 
 from __future__ import annotations
 
