@@ -20,6 +20,7 @@ from r2med.execution.usage import Usage
 from r2med.models.batching import Rows
 from r2med.models.checkpoint import LocalModel, describe_foreign_code, locate
 from r2med.models.encoding import Form, Inputs, TextInputs
+from r2med.models.user_code import code_identity
 from r2med.rerank.scores import (
     Candidates,
     ListScores,
@@ -29,7 +30,7 @@ from r2med.rerank.scores import (
     anonymous_identity,
     scores_from_order,
 )
-from r2med.retrieve.user_models import code_identity, load_target, read_identity, run_user_code
+from r2med.retrieve.user_models import load_target, read_identity, run_user_code
 from r2med.settings import setting, settings_identity
 
 _INTERFACE = (

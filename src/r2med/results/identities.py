@@ -20,17 +20,23 @@ def describe_difference(first: Result, second: Result) -> str:
 
 
 def find_differences(first: Result, second: Result) -> dict[str, tuple[str, str]]:
-    """The first settings in which two systems differ, with both values."""
+    """The first settings in which two systems differ, with both values.
+
+    A setting is named by the end of its path. One that differs in the same way in several places,
+    as the checkpoint of both sides of a retriever does, is named once.
+    """
     first_values = dict(flatten(first.record.system.identity))
     second_values = dict(flatten(second.record.system.identity))
-    names = [
-        name
-        for name in first_values | second_values
-        if first_values.get(name) != second_values.get(name)
-    ]
+    differing: dict[tuple[str, str, str], str] = {}
+    for path in first_values | second_values:
+        if first_values.get(path) != second_values.get(path):
+            name = path.rpartition(".")[2]
+            values = _shorten(first_values, path), _shorten(second_values, path)
+            differing.setdefault((name, *values), path)
+    names = [name for name, _, _ in differing]
     return {
-        name: (_shorten(first_values, name), _shorten(second_values, name))
-        for name in names[:_LISTED]
+        name if names.count(name) == 1 else path: (first_value, second_value)
+        for (name, first_value, second_value), path in list(differing.items())[:_LISTED]
     }
 
 

@@ -10,12 +10,8 @@ file and line, and are kept as the cause.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import inspect
-import os
 import sys
-import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -31,17 +27,12 @@ from r2med.errors import DataError, MissingError, R2MedError, UsageError, neares
 from r2med.execution.resources import Resources
 from r2med.models.batching import Rows
 from r2med.models.encoding import Form, Inputs, Side, TextInputs
+from r2med.models.user_code import INSTALLED, PACKAGE, code_identity
 from r2med.retrieve.dense.retriever import DenseRetriever, Similarity, word_instruction
 from r2med.retrieve.interface import Retriever
 from r2med.settings import setting
 
 Encode = Callable[[list[str]], object]
-
-#: The folder of this package, and those of the standard library and installed packages.
-_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
-_INSTALLED = tuple(
-    f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
 
 
 @dataclass(frozen=True)
@@ -306,53 +297,6 @@ def read_identity(model: object, where: str) -> str | float | Mapping[str, objec
     return identity
 
 
-def code_identity(model: object) -> dict[str, str]:
-    """Return hashes of the source and the weights of a custom model, as far as it has them.
-
-    They are part of its identity, so that results of changed code or weights are not mixed up.
-    """
-    hashes = {"source": _hash_source(model), "weights": _hash_weights(model)}
-    return {name: value for name, value in hashes.items() if value}
-
-
-def _hash_source(model: object) -> str | None:
-    """Return a sha256 of the source of a class and its bases, or of a function.
-
-    Classes of installed packages are left out.
-    """
-    is_definition = isinstance(model, type) or inspect.isfunction(model)
-    definition: Any = model if is_definition else type(model)
-    texts = []
-    for part in inspect.getmro(definition) if isinstance(definition, type) else (definition,):
-        try:
-            file, text = inspect.getfile(part), inspect.getsource(part)
-        except (OSError, TypeError):
-            continue
-        if not file.startswith((_PACKAGE, *_INSTALLED)):
-            texts.append(text)
-    return hashlib.sha256("".join(texts).encode()).hexdigest() if texts else None
-
-
-def _hash_weights(model: object) -> str | None:
-    """Return a sha256 of the weights of a torch module, or of the modules in an object."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
-    attributes = getattr(model, "__dict__", {})
-    modules = {"": model} if isinstance(model, torch.nn.Module) else attributes
-    digest, count = hashlib.sha256(), 0
-    for name, module in sorted(modules.items()):
-        if not isinstance(module, torch.nn.Module):
-            continue
-        for key, tensor in sorted(module.state_dict().items()):
-            if isinstance(tensor, torch.Tensor):
-                digest.update(f"{name}.{key} {tensor.dtype} {tuple(tensor.shape)};".encode())
-                content = tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
-                digest.update(content.numpy().data)
-                count += 1
-    return digest.hexdigest() if count else None
-
-
 def _is_comparable(identity: object) -> bool:
     """Return whether other runs can compare the value; objects have a new address in each run."""
     if isinstance(identity, Mapping):
@@ -382,10 +326,10 @@ def describe_error(problem: BaseException) -> str:
     message = str(problem)
     outside_package: list[tuple[str, int | None]] = []
     for frame, line in traceback.walk_tb(problem.__traceback__):
-        if not frame.f_code.co_filename.startswith((_PACKAGE, "<frozen ")):
+        if not frame.f_code.co_filename.startswith((PACKAGE, "<frozen ")):
             outside_package.append((frame.f_code.co_filename, line))
     in_user_code = [
-        (file, line) for file, line in outside_package if not file.startswith(_INSTALLED)
+        (file, line) for file, line in outside_package if not file.startswith(INSTALLED)
     ]
     lines = in_user_code or outside_package
     if isinstance(problem, SyntaxError):

@@ -225,13 +225,15 @@ class Builder:
             raise UsageError(f"system {str(unit)!r}: {unit.name} {refused.format(unit=unit)}.")
         text = str(unit)
         if unit.name in self.models:
-            from r2med.retrieve.user_models import retriever_of
+            from r2med.retrieve.user_models import UserModelSettings, retriever_of
 
             entry = Entry(unit.name, "retriever", "custom", "a model of the caller's own")
             entry = entry.override(dict(unit.options))
             model = self.models[unit.name]
             retriever = retriever_of(model, name=unit.name, resources=self.resources)
-            return Retrieval(text, text, entry, retriever, unit.depth or entry.depth)
+            # The same model has the same identity as an object and as `model:module:Class`.
+            identity = settings_identity(UserModelSettings())
+            return Retrieval(text, text, entry, retriever, unit.depth or entry.depth, identity)
         entry = configure(unit)
         settings = read_settings(entry)
         depth = unit.depth or entry.depth
@@ -258,12 +260,12 @@ class Builder:
                 reason += f", and write your reranker as 'own:{unit.argument}'"
             raise UsageError(f"system {str(spec)!r}: {unit} {reason}.")
         if unit.name in self.models:
-            from r2med.rerank.user_models import wrap_reranker
+            from r2med.rerank.user_models import UserRerankerSettings, wrap_reranker
 
             entry = Entry(unit.name, "reranker", "own", "a reranker of the caller's own")
             entry = entry.override(dict(unit.options))
             reranker = wrap_reranker(unit.name, self.models[unit.name], self.resources)
-            identity: Mapping[str, object] = {}
+            identity = settings_identity(UserRerankerSettings(target=""))
         else:
             entry = configure(unit)
             settings, module = read_settings(entry), _module(entry)

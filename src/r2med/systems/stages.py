@@ -94,7 +94,7 @@ class Retrieval(_NamedStage):
             **self.retriever.identity,
         }
         if not type(self.retriever).__module__.startswith("r2med."):
-            from r2med.retrieve.user_models import code_identity
+            from r2med.models.user_code import code_identity
 
             return {**identity, **code_identity(self.retriever)}
         if task_identity := getattr(self.retriever, "task_identity", None):
