@@ -42,7 +42,7 @@ def run_of(lists: dict[str, list[str]]) -> Run:
 
 @pytest.mark.extra("test")
 @given(JUDGED, LISTS)
-@settings(max_examples=60)
+@settings(max_examples=300)
 def test_every_measure_equals_ndeval(
     judged: list[tuple[str, str, str]], lists: dict[str, list[str]]
 ) -> None:
@@ -61,6 +61,15 @@ def test_every_measure_equals_ndeval(
         for name in MEASURES:
             ndeval_score = expected[query][NDEVAL[name]]
             assert scores.columns[name][row] == pytest.approx(ndeval_score, abs=1e-6), name
+
+
+def test_equal_gains_in_the_ideal_order_are_taken_from_the_largest_id_as_by_ndeval() -> None:
+    aspects = {"d00": "abcd", "d01": "ab", "d02": "bc", "d03": "ad"}
+    judged = [AspectJudgement("1", name, aspect) for name in aspects for aspect in aspects[name]]
+
+    scores = measure_aspects(run_of({"1": sorted(aspects)}), judged)
+
+    assert scores.columns["alpha_ndcg"][0] == pytest.approx(0.9967583, abs=1e-7)
 
 
 def test_weights_count_the_heavier_aspect_more() -> None:

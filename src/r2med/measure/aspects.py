@@ -160,8 +160,11 @@ class QueryAspects:
         return total
 
     def _ideal_order(self, cutoff: int) -> list[str]:
-        """The greedy best order; the exact one is intractable, and ndeval takes this one too."""
-        left = sorted(self.documents)
+        """Return the greedy best order, as ndeval does: the exact one is intractable.
+
+        Of documents with equal gain, ndeval takes the one with the largest id first.
+        """
+        left = sorted(self.documents, reverse=True)
         order: list[str] = []
         seen: dict[str, int] = {}
         while left and len(order) < cutoff:
