@@ -16,25 +16,40 @@ import pyarrow as pa
 from r2med.audit.within import SelfAudit, audit_self
 from r2med.build.answers import names_answer
 from r2med.build.folder import BuildFolder, BuildRecord, hash_file
+from r2med.build.judged_texts import AGAINST
 from r2med.build.pool import Candidate, Find, load_pool
+from r2med.build.probes import probe_task
 from r2med.build.review import read_review
+from r2med.build.searching import run_system
 from r2med.errors import DataError, MissingError
 from r2med.execution.resources import Resources
 from r2med.judge.calibration import word_overlaps
 from r2med.judge.effects import fill_holes, kendall_tau
 from r2med.measure.scores import measure
 from r2med.runs import Run
-from r2med.runs.run import sort_lists
 from r2med.settings import setting, settings_identity
 from r2med.storage import write_file
-from r2med.systems.build import System
-from r2med.systems.output import StageContext, run_member
-from r2med.systems.stages import bind
 from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Judgements, Queries, Task
 
 METRIC, DEPTH = "ndcg@10", 10
+_SAME_SOURCES = "Add distractor collections of the same type of source in [corpus]."
+#: What to do where a probe finds the positives, in the order of the verdicts.
+PROBE_ADVICE: Mapping[str, str] = {
+    "length": f"Positives differ in length. {_SAME_SOURCES}",
+    "typography": f"Positives come from sources with another typography. {_SAME_SOURCES}",
+    "wording": f"Positives are worded differently. {_SAME_SOURCES}",
+    "opening": f"Positives begin with the same words. {_SAME_SOURCES}",
+    "person": "Age or occupation give positives away. Remove the documents that items come from.",
+    "answers": "Positives name answers in another way than other passages. Add distractors about "
+    "the same diseases, tests and drugs.",
+    "style": f"Function words and punctuation give positives away. {_SAME_SOURCES}",
+    "words": "Words give positives away without the query. Judge more candidates about the same "
+    "subjects, or add distractors about them.",
+    "owners": "Most positives serve one query, so other queries give them away. Add items about "
+    "the same subjects.",
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +67,9 @@ class CheckSettings:
     most_hole_gap: float = setting(default=0.2, least=0, most=1)
     """Largest distance between the scores if all holes were irrelevant or relevant."""
     most_probe: float = setting(default=0.65, least=0.5, most=1)
-    """Largest preference of a rule that never reads the query."""
+    """Largest preference of a rule that never reads the query; the smallest is 1 minus this."""
+    most_probe_gain: float = setting(default=0.05, least=0, most=1)
+    """Largest gain of BM25's nDCG@10 by a rule on other queries or on answers named."""
     most_overlap: float = setting(default=0.8, least=0.5, most=1)
     """Largest share of pairs in which the positive has more words of the query."""
     audit: bool = True
@@ -116,14 +133,14 @@ def check_build(folder: BuildFolder, resources: Resources) -> BenchmarkCheck:
         pool = load_pool(folder)
         pool_record = folder.record("pool")
         systems = settings.systems or (pool_record.models if pool_record else ("bm25",))
-        runs = {system: _run_system(system, task, resources) for system in systems}
+        runs = {system: run_system(system, task, resources) for system in systems}
         audit = audit_self([task], progress=resources.progress) if settings.audit else None
         verdicts = (
             *_check_judged(runs, task, settings),
             *_check_holes(runs, task, settings),
             *_check_left_out(runs, task, pool, settings),
             *_check_overlap(task, settings),
-            *_check_probes(task, settings),
+            *_check_probes(task, settings, resources),
             *_check_answers(task),
             *(_check_audit(audit) if audit else ()),
             _check_review(folder, resources),
@@ -189,12 +206,6 @@ def leave_out(
     }
     pairs = zip(judgements.query_ids.to_pylist(), judgements.document_ids.to_pylist(), strict=True)
     return judgements.filter(pa.array([pair not in only for pair in pairs], pa.bool_()))
-
-
-def _run_system(system: str, task: Task, resources: Resources) -> Run:
-    stage = bind(System.from_spec(system, resources).stage, task, keep=False)
-    output = stage.run(StageContext(task, run_member, warn=resources.warn))
-    return sort_lists(output.run, stage.ties(task))
 
 
 def _mean_score(run: Run, judgements: Judgements, metric: str, queries: pa.Array) -> float:
@@ -327,9 +338,38 @@ def _check_overlap(task: Task, settings: CheckSettings) -> Iterator[CheckVerdict
     )
 
 
-def _check_probes(task: Task, settings: CheckSettings) -> Iterator[CheckVerdict]:
-    """Rules that never read the query must not find the positives."""
-    yield from ()
+def _check_probes(
+    task: Task, settings: CheckSettings, resources: Resources
+) -> Iterator[CheckVerdict]:
+    """Rules that never read the query must not find the positives.
+
+    The rule of each probe that is farthest from chance gives the verdict.
+    """
+    table = probe_task(task, resources=resources)
+    limits = f"{1 - settings.most_probe:.2f} to {settings.most_probe:.2f}"
+    for probe, advice in PROBE_ADVICE.items():
+        for against in AGAINST:
+            figure = table.farthest(probe, against)
+            if figure is not None:
+                is_exceeded = figure.exceeds(settings.most_probe, settings.most_probe_gain)
+                yield CheckVerdict(
+                    f"probe of {probe} against {against}",
+                    figure.feature,
+                    figure.value,
+                    limits,
+                    not is_exceeded or figure.is_chance,
+                    advice,
+                )
+    for figure in table.figures:
+        if figure.unit == "gain":
+            yield CheckVerdict(
+                "gain of BM25 by a rule",
+                figure.feature,
+                figure.value,
+                f"at most {settings.most_probe_gain:g}",
+                not figure.exceeds(settings.most_probe, settings.most_probe_gain),
+                PROBE_ADVICE[figure.probe],
+            )
 
 
 def _check_answers(task: Task) -> Iterator[CheckVerdict]:

@@ -33,18 +33,15 @@ from r2med.build.funnel import Funnel, funnel_svg, make_funnel
 from r2med.build.items import BuildItem
 from r2med.build.judge import load_judged
 from r2med.build.review import ReviewState, read_review, record_review
+from r2med.build.searching import run_system
 from r2med.build.working_task import check_current, hash_inputs, load_working_task, make_queries
 from r2med.errors import DataError
 from r2med.execution.resources import Resources
 from r2med.judge.pool import texts_of
 from r2med.judge.rubric import find_rubric
 from r2med.measure.scores import measure
-from r2med.runs.run import sort_lists
 from r2med.settings import setting, settings_identity
 from r2med.storage import atomic_folder
-from r2med.systems.build import System
-from r2med.systems.output import StageContext, run_member
-from r2med.systems.stages import bind
 from r2med.tasks.load import load_task
 from r2med.tasks.task import Judgements, Task
 
@@ -206,10 +203,8 @@ def _drop_solved(
     judged = replace(
         task, queries=make_queries(items), judgements=make_judgements(items, relevance)
     )
-    stage = bind(System.from_spec(settings.lexical_baseline, resources).stage, judged, keep=False)
-    output = stage.run(StageContext(judged, run_member, warn=resources.warn))
-    ties = stage.ties(judged)
-    scores = measure(sort_lists(output.run, ties), judged.judgements, [METRIC], ties=ties)
+    run = run_system(settings.lexical_baseline, judged, resources)
+    scores = measure(run, judged.judgements, [METRIC], ties="list")
     values = dict(zip(scores.query_ids.to_pylist(), scores[METRIC].tolist(), strict=True))
     unsolved = [item for item in items if values.get(item.id, 0.0) < threshold - 1e-9]
     return unsolved, len(items) - len(unsolved)

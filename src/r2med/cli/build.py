@@ -252,6 +252,30 @@ def check(
         raise typer.Exit(1)
 
 
+@build.command("probes")
+def show_probes(
+    tasks: options.TaskArguments,
+    data_root: options.DataRoot = None,
+    form: options.Format = None,
+    as_json: options.Json = False,
+) -> None:
+    """Measure whether rules that do not understand the query find the positives of any task.
+
+    Compares length, typography, wording, names of answers and more between positives and hard
+    negatives, documents that are never positive, and the background.
+    """
+    from r2med.build.probes import probe_task
+    from r2med.tasks.load import load_tasks
+
+    tables = [probe_task(task) for task in load_tasks(",".join(tasks), root=data_root)]
+    chosen = options.format_of(form, as_json)
+    if chosen == "json":
+        echo_json([table.to_json() for table in tables])
+        return
+    for table in tables:
+        show(table, chosen)
+
+
 @build.command("funnel")
 def show_funnel(
     folder: Folder,
