@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from r2med import algorithms
 from r2med.execution.options import RunOptions
 from r2med.execution.resources import Resources
 from r2med.remote.budget import Limits
+from r2med.remote.registry import LLM
 from r2med.results.record import result_key
 from r2med.retrieve.dense import retriever as dense_retriever
 from r2med.settings import read_packaged_toml
@@ -33,15 +35,27 @@ pytest.importorskip("torch")
 WEIGHTS = "model/model.safetensors"
 URL = "http://127.0.0.1:1/v1"
 MODULE = """
+def measure(text):
+    return {helper} * len(text)
+
 class Encoder:
     identity = "encoder"
 
     def encode(self, texts):
-        return [[len(text), {number}] for text in texts]
+        return [[measure(text), {number}] for text in texts]
 
     def predict(self, pairs):
         return [{number} for _ in pairs]
 """
+#: The files of a checkpoint that decide its vectors. The JSON files end with spaces, whose bytes
+#: may change without another meaning.
+CHECKPOINT = {
+    "config.json": b'{"model_type": "bert"}' + b" " * 8,
+    "model.safetensors": b"weights",
+    "tokenizer.json": b"{}" + b" " * 8,
+    "1_Pooling/config.json": b"{}" + b" " * 8,
+    "2_Dense/pytorch_model.bin": b"projection",
+}
 #: One system for every kind of stage; FOLDER is a checkpoint, FILE a file of generations.
 SYSTEMS = {
     "bm25": "bm25",
@@ -49,7 +63,7 @@ SYSTEMS = {
     "api": f"api:m[url={URL},query_instruction='For {{kind}}: ']",
     "fusion": "bm25 + bm25-nano",
     "expander": "hyde:qwen-7b[generations=live] | bm25",
-    "file": "hyde:qwen-7b[generations=FILE] | bm25",
+    "file": "query2doc:qwen-7b[generations=FILE] | bm25",
     "pairs": "bm25 | ce:FOLDER@5",
     "llm": "bm25 | listwise:qwen-7b@5",
     "custom": "model:keyed_module:Encoder",
@@ -64,19 +78,25 @@ SYSTEMS = {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint, a module, generations and a run file in the working folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text('{"model_type": "bert"}')
-    (tmp_path / "model" / "model.safetensors").write_bytes(b"weights")
-    write_module(tmp_path, 1)
-    write_generations(tmp_path, "a passage")
-    (tmp_path / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
+    write_inputs(tmp_path, monkeypatch)
     return tmp_path
 
 
-def write_module(folder: Path, number: int) -> None:
-    (folder / "keyed_module.py").write_text(MODULE.format(number=number))
+def write_inputs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write what the systems read, and work in their folder."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, content in CHECKPOINT.items():
+        path = folder / "model" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    write_module(folder, 1)
+    write_generations(folder, "a passage")
+    (folder / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
+
+
+def write_module(folder: Path, number: int, helper: int = 1) -> None:
+    (folder / "keyed_module.py").write_text(MODULE.format(number=number, helper=helper))
     sys.modules.pop("keyed_module", None)
 
 
@@ -107,7 +127,7 @@ def change_texts(column: pa.Array, row: int, text: str) -> pa.Array:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    part=st.sampled_from(["documents", "queries", "document ids", "judgements"]),
+    part=st.sampled_from(["documents", "queries", "document ids", "judgements", "exclusions"]),
     row=st.integers(0, 10),
     text=st.text(st.characters(codec="utf-8"), min_size=1, max_size=3),
 )
@@ -130,6 +150,12 @@ def test_every_byte_of_the_data_changes_the_key(part: str, row: int, text: str) 
                 pa.array(["q1"], pa.large_string()),
                 pa.array([f"d{text}"], pa.large_string()),
                 np.array([row + 1], dtype=np.int32),
+            ),
+        ),
+        "exclusions": lambda: replace(
+            task,
+            queries=replace(
+                queries, excluded_ids=pa.array([json.dumps([text]), None], pa.large_string())
             ),
         ),
     }[part]()
@@ -181,6 +207,11 @@ def rewrite_module(folder: Path) -> Changed:
     return Changed()
 
 
+def rewrite_helper(folder: Path) -> Changed:
+    write_module(folder, 1, helper=2)
+    return Changed()
+
+
 def rewrite_generations(folder: Path) -> Changed:
     write_generations(folder, "another passage")
     return Changed()
@@ -189,7 +220,7 @@ def rewrite_generations(folder: Path) -> Changed:
 #: For each input, a system that uses it and what changes it.
 CHANGES: Mapping[str, tuple[str, Callable[[Path, pytest.MonkeyPatch], Changed]]] = {
     "weights": ("dense", lambda folder, _: rewrite(folder / WEIGHTS, b"WEIGHTS")),
-    "weights of a projection": (
+    "another file of weights": (
         "dense",
         lambda folder, _: rewrite(folder / "model" / "head.bin", b"layer"),
     ),
@@ -213,6 +244,7 @@ CHANGES: Mapping[str, tuple[str, Callable[[Path, pytest.MonkeyPatch], Changed]]]
     "generations": ("file", lambda folder, _: rewrite_generations(folder)),
     "class source": ("custom", lambda folder, _: rewrite_module(folder)),
     "class source of a reranker": ("own", lambda folder, _: rewrite_module(folder)),
+    "helper of a class": ("custom", lambda folder, _: rewrite_helper(folder)),
     "run file": ("run", lambda folder, _: rewrite(folder / "run.trec", b"q1 Q0 d2 1 1.0 x\n")),
     "suite of a fusion": ("fusion", lambda *_: Changed(replace(registered_task(), suite="nano"))),
 }
@@ -229,6 +261,81 @@ def test_every_input_of_a_ranking_changes_the_key(
 
     task = changed.task or registered_task()
     assert key_of(name, task, folder, changed.options) != before
+
+
+@settings(max_examples=30, deadline=None)
+@given(name=st.sampled_from(sorted(CHECKPOINT)), index=st.integers(0, 100))
+def test_every_byte_of_a_checkpoint_changes_the_key(
+    name: str, index: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("keys")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        write_inputs(folder, monkeypatch)
+        users = ("dense", "pairs", "sparse", "late")
+        before = {user: key_of(user, registered_task(), folder) for user in users}
+        path = folder / "model" / name
+        status, content = path.stat(), bytearray(path.read_bytes())
+        index %= 8 if name.endswith(".json") else len(content)
+        content[-1 - index] = ord("\n") if name.endswith(".json") else content[-1 - index] ^ 1
+
+        # As `cp -p` and tar do: another content, the same size and time.
+        path.write_bytes(content)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+        after = {user: key_of(user, registered_task(), folder) for user in users}
+    assert not {user for user in users if after[user] == before[user]}
+
+
+#: Fields of a language model's entry: another value for those that can change an answer or how it
+#: is read, with the systems that they change, and for those that cannot.
+BOTH = ("expander", "llm")
+LLM_CHANGES: Mapping[str, tuple[object, tuple[str, ...]]] = {
+    "model": ("another-model", BOTH),
+    "server": ("any", BOTH),
+    "stripping": ("think", ("expander", "file", "llm")),
+    "top_p": (0.25, BOTH),
+    "seed": (7, BOTH),
+    "max_tokens": (99, BOTH),
+    "max_tokens_as": ("max_completion_tokens", BOTH),
+    "extra": ({"reasoning_effort": "low"}, BOTH),
+    "temperature": (0.25, ("expander",)),  # a reranker sets its own
+    "reasoning": (True, ("file",)),  # such a model's text is searched without the query
+    "description": ("Another description", ()),
+    "published_as": ("another name", ()),
+    "key_env": ("ANOTHER_KEY", ()),
+    "url": ("http://127.0.0.1:9/v1", ()),  # --llm-url replaces it
+    "output_limit": (50, ()),
+    "expected_tokens": (50, ()),
+    "price_in": (5.0, ()),
+    "price_out": (5.0, ()),
+    "price_date": ("2020-01", ()),
+    "price_source": ("a page", ()),
+}
+
+
+@pytest.mark.parametrize("name", LLM_CHANGES)
+def test_fields_of_a_language_model_change_the_keys_of_what_they_can_change(
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value, users = LLM_CHANGES[name]
+    before = {system: key_of(system, registered_task(), folder) for system in SYSTEMS}
+    text = json.dumps(value)
+    if isinstance(value, dict):
+        text = "{" + ", ".join(f"{key} = {json.dumps(item)}" for key, item in value.items()) + "}"
+    (folder / "llms.toml").write_text(f"[qwen-7b]\n{name} = {text}\n")
+    monkeypatch.setenv("R2MED_LLM_CONFIG", str(folder / "llms.toml"))
+
+    after = {system: key_of(system, registered_task(), folder) for system in SYSTEMS}
+
+    assert {system for system in SYSTEMS if after[system] != before[system]} == set(users)
+
+
+def test_every_field_of_a_language_model_is_among_those_tested() -> None:
+    used_without_server = {"local", "local_package", "local_sha256", "local_context"}
+
+    names = {field.name for field in fields(LLM)} - {"name"}
+
+    assert names == LLM_CHANGES.keys() | used_without_server
 
 
 @pytest.mark.parametrize("algorithm", algorithms.ALGORITHM_VERSIONS)
@@ -273,16 +380,61 @@ def move_model(folder: Path) -> None:
     (folder / "model" / "pytorch_model.bin").write_bytes(b"the same weights for other libraries")
 
 
-OTHER_OPTIONS = st.builds(
-    RunOptions,
-    trust_remote_code=st.booleans(),
-    strict=st.booleans(),
-    device=st.sampled_from([None, "cpu"]),
-    batch_tokens=st.integers(1, 10_000),
-    memory=st.integers(1, 10**9),
-    limits=st.builds(Limits, tokens=st.none() | st.integers(1, 10**6)),
-    fresh=st.booleans(),
+OTHER_OPTION_VALUES: Mapping[str, st.SearchStrategy[Any]] = {
+    "trust_remote_code": st.booleans(),
+    "strict": st.booleans(),
+    "device": st.sampled_from([None, "cpu"]),
+    "batch_tokens": st.integers(1, 10_000),
+    "memory": st.integers(1, 10**9),
+    "limits": st.builds(
+        Limits,
+        tokens=st.none() | st.integers(1, 10**6),
+        concurrency=st.integers(1, 64),
+        timeout=st.floats(1, 1000),
+        attempts=st.integers(1, 9),
+        backoff=st.floats(0, 9),
+    ),
+    "fresh": st.booleans(),
+}
+OTHER_OPTIONS = st.builds(RunOptions, **OTHER_OPTION_VALUES)
+#: Options that can change a ranking; `CHANGES` has each of them.
+RANKING_OPTIONS = {"llm_url", "prompts"}
+
+
+def test_every_option_is_among_those_tested() -> None:
+    other_names = {field.name for field in fields(RunOptions)} - RANKING_OPTIONS
+
+    assert other_names == OTHER_OPTION_VALUES.keys()
+
+
+@pytest.mark.parametrize(
+    ("spec", "other_spec"),
+    [
+        ("bm25", "bm25[k1=0.9,b=0.4]"),
+        ("bm25", "(BM25)"),
+        ("bm25", "mine=bm25"),
+        ("bm25 + bm25-nano", "x=bm25 + (bm25-nano) | rrf"),
+        ("dense:./model", "y=dense:FOLDER/model"),
+        ("run:run.trec", "run:./run.trec"),
+        ("hyde:qwen-7b[generations=FILE] | bm25", "hyde:qwen-7b[generations=COPY] | (bm25)"),
+        ("bm25 | ce:./model@5", "z=bm25 | ce:FOLDER/model@5"),
+    ],
 )
+def test_labels_spellings_and_paths_leave_the_key(spec: str, other_spec: str, folder: Path) -> None:
+    shutil.copy(folder / "generations.jsonl", folder / "copy.jsonl")
+    task = registered_task()
+    keys = []
+    for text in (spec, other_spec):
+        for name, path in (
+            ("FOLDER", folder),
+            ("FILE", folder / "generations.jsonl"),
+            ("COPY", folder / "copy.jsonl"),
+        ):
+            text = text.replace(name, str(path))
+        stage = System.from_spec(text, Resources(RunOptions(), warn=lambda _: None)).stage
+        keys.append(result_key(task.hash, stage.identity(task), stage.ties(task)))
+
+    assert keys[0] == keys[1]
 
 
 @settings(max_examples=8, deadline=None)
@@ -292,14 +444,7 @@ def test_everything_else_leaves_the_key(
 ) -> None:
     folder = tmp_path_factory.mktemp("keys")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "path", list(sys.path))
-        (folder / "model").mkdir()
-        (folder / "model" / "config.json").write_text('{"model_type": "bert"}')
-        (folder / "model" / "model.safetensors").write_bytes(b"weights")
-        write_module(folder, 1)
-        write_generations(folder, "a passage")
-        (folder / "run.trec").write_text("q1 Q0 d1 1 1.0 x\n")
+        write_inputs(folder, monkeypatch)
         task = registered_task()
         before = {system: key_of(system, task, folder) for system in SYSTEMS}
         move_model(folder)

@@ -260,6 +260,7 @@ class LlmReranker:
             "reranker": self.style.name,
             "algorithms": versions("llm-reranking"),
             "llm": dict(self.chat.identity),
+            "stripping": self.chat.llm.stripping,
             "prompt": self.prompt.hash,
         }
 
