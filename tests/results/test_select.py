@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from r2med.explore.render import server_link
 from r2med.report import scores as report_scores
 from r2med.results.compare import compare, select_systems
 from r2med.results.evaluation import Evaluation, list_results
-from r2med.results.export import export_mteb
+from r2med.results.export import export_csv, export_mteb
 from r2med.results.gates import Gate
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.movement import what_moved
@@ -135,6 +137,18 @@ def test_an_export_for_mteb_never_mixes_two_versions(tmp_path: Path) -> None:
     for path in paths:
         by_revision[path.parent.name] = by_revision.get(path.parent.name, 0) + 1
     assert sorted(by_revision.values()) == [1, len(TASKS)]
+
+
+def test_rows_of_a_csv_tell_two_versions_apart(tmp_path: Path) -> None:
+    retrained(tmp_path)
+
+    paths = export_csv(ResultSet.open(tmp_path).find_results("tiny"), tmp_path / "out")
+
+    for path in paths:
+        with path.open(newline="") as file:
+            versions = {(row["version"], row["task"]) for row in csv.DictReader(file)}
+        by_version = Counter(version for version, _ in versions)
+        assert sorted(by_version.values()) == [1, len(TASKS)]
 
 
 def test_one_system_under_two_specs_is_run_once_and_has_one_row(tmp_path: Path) -> None:

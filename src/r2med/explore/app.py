@@ -251,7 +251,8 @@ def system(request: Request, snapshot: Snapshot, link: Link) -> str:
     name = values.text("system")
     if name is None:
         raise UsageError("No system is named.")
-    return system_page(snapshot, link, name, suite=suite, metric=values.metric())
+    spec = snapshot.find_system(name)
+    return system_page(snapshot, link, spec, suite=suite, metric=values.metric())
 
 
 def audits(request: Request, snapshot: Snapshot, link: Link) -> str:
@@ -263,7 +264,7 @@ def task(request: Request, snapshot: Snapshot, link: Link) -> str:
     """A task, one of its queries, or one of its documents."""
     name, part, item = _task_address(snapshot, request)
     values = Parameters(request.query_params)
-    systems, metric = values.texts("system"), values.metric()
+    systems, metric = _find_systems(values, snapshot), values.metric()
     first = next(iter(systems), None)
     if part == "document":
         query = values.text("query")
@@ -291,6 +292,11 @@ def task(request: Request, snapshot: Snapshot, link: Link) -> str:
     )
 
 
+def _find_systems(values: Parameters, snapshot: Snapshot) -> tuple[str, ...]:
+    """The specs of the systems in an address, which may name them by their labels."""
+    return tuple(dict.fromkeys(map(snapshot.find_system, values.texts("system"))))
+
+
 def compare(request: Request, snapshot: Snapshot, link: Link) -> str:
     """Systems on a task or a suite; `scope` names either, and so do `task` and `suite`."""
     values, allowed = Parameters(request.query_params), [*snapshot.suites, *snapshot.tasks]
@@ -299,7 +305,7 @@ def compare(request: Request, snapshot: Snapshot, link: Link) -> str:
         snapshot,
         link,
         scope=next(filter(None, scopes), snapshot.suite),
-        systems=values.texts("system"),
+        systems=_find_systems(values, snapshot),
         metric=values.metric(),
     )
 

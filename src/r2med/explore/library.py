@@ -10,7 +10,7 @@ import ctypes
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,6 +27,7 @@ from r2med.explore.render import LabelledLink, Link
 from r2med.explore.sharing import local_name, name_local_task
 from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import TaskDiagnosis
+from r2med.results.identities import describe_difference
 from r2med.results.index import EditCheck, FolderContent, folder_times, read_results
 from r2med.results.leaderboard import Leaderboard, leaderboard, own_suite
 from r2med.results.overlap import AUDITS, StoredAudit, stored_audits
@@ -34,7 +35,7 @@ from r2med.results.published_data import has_published_data
 from r2med.results.record import BENCHMARK, RUN_FILE, Result, added_judgements
 from r2med.results.select import Ranking, ResultSet
 from r2med.results.store import LOCAL
-from r2med.results.versions import StoredSystem, group_systems
+from r2med.results.versions import StoredSystem, Version, group_systems
 from r2med.runs import Run
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
@@ -154,12 +155,22 @@ class Snapshot:
         stored = (result.suite for result in self.results if result.suite in names)
         return next(stored, None) or (LOCAL if self.own else "full")
 
-    def of_task(self, name: str, metric: str | None = None) -> dict[str, Result]:
+    def find_system(self, text: str) -> str:
+        """The spec of a system that is named by its label; other texts unchanged."""
+        if text in self.names:
+            return text
+        labelled = (system for system, name in self.names.items() if name == text)
+        return next(labelled, text)
+
+    def of_task(
+        self, name: str, metric: str | None = None, *, any_version: bool = True
+    ) -> dict[str, Result]:
         """The result of every system on a task, by spec, the best first by nDCG@10.
 
-        Each system has the version that its leaderboard shows, if that has the task. Results on
-        other data are left out (the published data counts, else the newest), and those without
-        `metric`.
+        Each system has the version that its leaderboard shows. Where that lacks the task, it has
+        another version, or is left out if not `any_version`: what covers several tasks never mixes
+        two versions. Results on other data are left out (the published data counts, else the
+        newest), and those without `metric`.
         """
         on_task = [result for result in self.results if result.task == name]
         if not on_task:
@@ -168,12 +179,30 @@ class Snapshot:
         data = next(published, on_task[0]).data
         chosen: dict[str, Result] = {}
         for system in self.systems(on_task[0].suite):
-            results = (version.result(name, data) for version in system.versions)
+            versions = system.versions if any_version else (system.chosen,)
+            results = (version.result(name, data) for version in versions)
             result = next(filter(None, results), None)
             if result is not None and (metric is None or metric in result.metrics):
                 chosen.setdefault(result.system, result)
         ranked = sorted(chosen.values(), key=lambda result: -result.metrics.get("ndcg@10", 0.0))
         return {result.system: result for result in ranked}
+
+    def version_notices(self, results: Iterable[Result]) -> list[str]:
+        """A sentence for each other stored version of the systems of some results."""
+        shown: dict[str, list[Result]] = {}
+        for result in results:
+            shown.setdefault(result.system_key, []).append(result)
+        suite_names = {result.suite for group in shown.values() for result in group}
+        stored = [system for suite in suite_names for system in self.systems(suite)]
+        notices = []
+        for system in stored:
+            for version in system.versions if len(system.versions) > 1 else ():
+                group = shown.get(version.key, [])
+                for other in system.versions:
+                    on_both = [result for result in group if result.task in other.tasks]
+                    if other is not version and on_both:
+                        notices.append(_describe_version(system.name, on_both, version, other))
+        return notices
 
     def unjudged_queries(self, results: Sequence[Result]) -> list[str]:
         """The queries without judgements that all of these results on one task have ranked."""
@@ -398,6 +427,18 @@ class Library:
     def _folder(self, name: str) -> Path | None:
         """Where the user's own data is: as named at the start, else as results record it."""
         return self._own.get(name) or self._current.own.get(name)
+
+
+def _describe_version(name: str, shown: Sequence[Result], version: Version, other: Version) -> str:
+    """A notice that another version of a system is stored on the tasks of some results."""
+    tasks = [result.task for result in shown]
+    listed = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+    other_result = other.result(tasks[0], shown[0].data) or other.result(tasks[0])
+    difference = describe_difference(shown[0], other_result) if other_result else ""
+    return (
+        f"{name}: the version of {version.created[:19]} is shown. That of {other.created[:19]}, "
+        f"which is stored too for {listed}, is not. {difference}"
+    )
 
 
 def _trim_memory(value: T) -> T:

@@ -166,12 +166,16 @@ def _result_name(result: Result) -> str:
 
 
 def _describe(result: Result) -> dict[str, str]:
-    """The columns that say which result a row is of, and on which data."""
+    """The columns that say which result a row is of, and on which data.
+
+    Two versions of one system, such as old and new weights in one folder, differ in `version`.
+    """
     return {
         "suite": result.suite or "local",
         "task": result.task,
         "system": result.name,
         "spec": result.system,
+        "version": result.system_key[:8],
         "result": _result_name(result),
         "answers": str(result.summary.answers or ""),
         "data": result.data,

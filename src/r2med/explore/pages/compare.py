@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from r2med.errors import MissingError
 from r2med.explore.library import Snapshot, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, format_signed, points, render
 from r2med.measure.intervals import TIE
@@ -34,7 +33,7 @@ def compare_page(
     """
     is_suite = scope in snapshot.suites
     tasks = [name for name in snapshot.tasks if scope in (name, snapshot.suite_of(name))]
-    by_task = {name: snapshot.of_task(name) for name in tasks}
+    by_task = {name: snapshot.of_task(name, any_version=not is_suite) for name in tasks}
     counts = Counter(system for results in by_task.values() for system in results)
     check_systems(systems, counts, MOST_SYSTEMS)
     stored = {snapshot.suite_of(name) for name in snapshot.tasks}
@@ -60,18 +59,13 @@ def compare_page(
     }
     if len(systems) < 2:
         return render("compare.html", link, title=f"Compare, {where}", comparison=None, **values)
-    shared = {
-        name: [results[system] for system in systems]
-        for name, results in by_task.items()
-        if all(system in results for system in systems)
-    }
-    if not shared:
-        raise MissingError(
-            f"{', '.join(systems)}: no task has results of all of them.\n"
-            "Run them on the same tasks with r2med eval."
-        )
+    chosen = [
+        results[system] for results in by_task.values() for system in systems if system in results
+    ]
+    left_out: list[str] = []
+    comparison = compare(*systems, metric=metric, results=chosen, tell=left_out.append)
+    shared = {name: [by_task[name][system] for system in systems] for name in comparison.tasks}
     all_results = [result for task_results in shared.values() for result in task_results]
-    comparison = compare(*systems, metric=metric, results=all_results, tell=lambda message: None)
     contrasts = [
         row
         for name, task_results in shared.items()
@@ -88,6 +82,7 @@ def compare_page(
         comparison=comparison,
         answer=answer(comparison),
         other_data=find_other_data(all_results),
+        notices=[*snapshot.version_notices(all_results), *left_out],
         remarks=comparison.verdicts[0].remarks if len(systems) == 2 else (),
         verdicts=_verdicts_by_cell(comparison),
         decide_row=decide_row,

@@ -258,6 +258,7 @@ def query_page(data: QueryData, link: Link) -> str:
         suite=next(iter(data.stored.values())).suite,
         answer=summary,
         other_data=find_other_data(data.chosen.values()),
+        notices=data.snapshot.version_notices(data.chosen.values()),
         answer_notes=list(answer_notes(data.chosen.values())),
         lists=lists,
         names=data.snapshot.names,

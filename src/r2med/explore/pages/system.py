@@ -36,7 +36,7 @@ def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metr
     results = [
         stored[system]
         for task in board.suite.entries
-        if system in (stored := snapshot.of_task(task.name))
+        if system in (stored := snapshot.of_task(task.name, any_version=False))
     ]
     if not rows and not results:
         raise MissingError(f"No figure of {system[:100]!r} is known in the {board.suite.title}.")
@@ -60,6 +60,7 @@ def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metr
         first=first,
         missed=_count_missed(snapshot, system, [result.task for result in results]),
         answer_notes=list(answer_notes(results)),
+        notices=snapshot.version_notices(results),
         draws_overlap=chart_systems(board, system) is not None
         and any(snapshot.library.has_data(result.task) for result in results),
     )

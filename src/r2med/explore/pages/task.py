@@ -135,6 +135,7 @@ def task_page(
         name=name,
         entry=entry,
         other_data=find_other_data(snapshot.of_task(name).values()),
+        notices=snapshot.version_notices(results.values()),
         prose=prose_of(entry),
         metric=metric,
         answer=_answer(name, metric, snapshot.names, systems, rows, count, focus),
