@@ -189,19 +189,21 @@ class Snapshot:
 
     def version_notices(self, results: Iterable[Result]) -> list[str]:
         """A sentence for each other stored version of the systems of some results."""
-        shown: dict[str, list[Result]] = {}
+        by_key: dict[str, list[Result]] = {}
         for result in results:
-            shown.setdefault(result.system_key, []).append(result)
-        suite_names = {result.suite for group in shown.values() for result in group}
+            by_key.setdefault(result.system_key, []).append(result)
+        suite_names = {result.suite for group in by_key.values() for result in group}
         stored = [system for suite in suite_names for system in self.systems(suite)]
         notices = []
         for system in stored:
             for version in system.versions if len(system.versions) > 1 else ():
-                group = shown.get(version.key, [])
-                for other in system.versions:
-                    on_both = [result for result in group if result.task in other.tasks]
-                    if other is not version and on_both:
-                        notices.append(_describe_version(system.name, on_both, version, other))
+                group = by_key.get(version.key, [])
+                for alternative in system.versions:
+                    on_both = [result for result in group if result.task in alternative.tasks]
+                    if alternative is not version and on_both:
+                        notices.append(
+                            _describe_version(system.name, on_both, version, alternative)
+                        )
         return notices
 
     def unjudged_queries(self, results: Sequence[Result]) -> list[str]:
@@ -429,15 +431,18 @@ class Library:
         return self._own.get(name) or self._current.own.get(name)
 
 
-def _describe_version(name: str, shown: Sequence[Result], version: Version, other: Version) -> str:
-    """A notice that another version of a system is stored on the tasks of some results."""
-    tasks = [result.task for result in shown]
+def _describe_version(
+    name: str, results: Sequence[Result], version: Version, alternative: Version
+) -> str:
+    """A notice that `alternative` is stored for the tasks of a version's results too."""
+    tasks = [result.task for result in results]
     listed = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
-    other_result = other.result(tasks[0], shown[0].data) or other.result(tasks[0])
-    difference = describe_difference(shown[0], other_result) if other_result else ""
+    same_data = alternative.result(tasks[0], results[0].data)
+    compared = same_data or alternative.result(tasks[0])
+    difference = describe_difference(results[0], compared) if compared else ""
     return (
-        f"{name}: the version of {version.created[:19]} is shown. That of {other.created[:19]}, "
-        f"which is stored too for {listed}, is not. {difference}"
+        f"{name}: the version of {version.created[:19]} is shown. That of "
+        f"{alternative.created[:19]}, which is stored too for {listed}, is not. {difference}"
     )
 
 
