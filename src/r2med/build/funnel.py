@@ -51,7 +51,9 @@ def make_funnel(name: str, records: Sequence[BuildRecord]) -> Funnel:
     """Return the funnel of the finished stages."""
     steps: list[FunnelStep] = []
     for record in records:
-        if record.stage in ("items", "corpus", "freeze"):
+        if record.stage == "corpus":
+            steps += [*_file_steps(record), *_filter_steps(record)]
+        elif record.stage in ("items", "freeze"):
             steps += _filter_steps(record)
         elif record.stage == "pool":
             pooled = record.counts_out["candidates"]
@@ -64,6 +66,16 @@ def make_funnel(name: str, records: Sequence[BuildRecord]) -> Funnel:
     finished = {record.stage for record in records}
     missing = tuple(stage for stage in STAGES[:-1] if stage not in finished)
     return Funnel(name, tuple(steps), missing)
+
+
+def _file_steps(record: BuildRecord) -> list[FunnelStep]:
+    """Return how many files were read, and how many files or rows could not be."""
+    count, unreadable = record.counts_in.get("files", 0), record.counts_in.get("unreadable", 0)
+    steps = [FunnelStep("corpus", "files", "files", 0, count)] if count else []
+    if unreadable:
+        text = "unreadable files or rows"
+        steps.append(FunnelStep("corpus", "files", text, unreadable, count))
+    return steps
 
 
 def _filter_steps(record: BuildRecord) -> list[FunnelStep]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,6 +77,43 @@ def make_items(
     types = ", ".join(f"{count} {name}" for name, count in outcome.record.figures["types"].items())
     echo(f"  {types}")
     _suggest("corpus", folder)
+
+
+@build.command("corpus")
+def make_corpus(
+    context: typer.Context,
+    folder: Folder,
+    strict: options.Strict = False,
+    force: options.Force = False,
+    as_json: options.Json = False,
+) -> None:
+    """Split documents into passages with source, section, licence and offsets.
+
+    Reads text, Markdown, HTML, PDF, JATS XML and JSON lines, and folds passages that repeat others.
+    Files that cannot be read are in corpus/problems.jsonl; --strict stops at them.
+    """
+    from r2med.build.corpus import build_corpus
+
+    opened = _open(folder)
+    with progress() as bar, options.open_resources(context.params, bar) as resources:
+        outcome = build_corpus(opened, resources, strict=strict, force=force)
+    record = outcome.record
+    if as_json:
+        echo_json(vars(record))
+        return
+    read, written = record.counts_in, record.counts_out
+    echo(
+        f"{opened.corpus_path}: {plural(written['passages'], 'passage')} of "
+        f"{plural(read['documents'], 'document')} in {plural(read['files'], 'file')}, "
+        f"{record.figures['tokens_per_passage']:g} tokens on average"
+    )
+    if written["distractors"]:
+        echo(f"  {written['distractors']:,} are distractors")
+    for reason, count in record.drops.items():
+        echo(f"  dropped {count:,}: {reason}")
+    for reason, count in record.figures["unreadable"].items():
+        echo(f"  unreadable {count:,}: {reason}")
+    _suggest("pool", folder)
 
 
 @build.command("pool")
@@ -368,12 +403,3 @@ def _serve_review(review: OpenReview, reviewer: str, port: int | None, open_brow
     except KeyboardInterrupt as stop:
         stop.add_note("the review has ended; every label is stored.")
         raise
-
-
-def _register_corpus() -> None:
-    """Add `build corpus`, which has a module for itself."""
-    if find_spec("r2med.cli.build_corpus") is not None:
-        import_module("r2med.cli.build_corpus").register(build)
-
-
-_register_corpus()
