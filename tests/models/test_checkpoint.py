@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.errors import DamagedError, MissingError
+from r2med.errors import DamagedError, MissingError, UsageError
 from r2med.models import checkpoint
 from r2med.models.checkpoint import locate
 
@@ -55,6 +55,29 @@ def test_pickled_weights_without_safetensors_of_their_own_count(tmp_path: Path, 
     (folder / file).write_bytes(b"other ones")
 
     assert locate(str(folder)).fingerprint() != before
+
+
+def test_weights_in_a_linked_folder_count(tmp_path: Path) -> None:
+    folder = model_at(tmp_path / "model")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "pytorch_model.bin").write_bytes(b"projection")
+    (tmp_path / "shared" / "loop").symlink_to(folder)
+    (folder / "2_Dense").symlink_to(tmp_path / "shared")
+    before = locate(str(folder)).fingerprint()
+    (tmp_path / "shared" / "pytorch_model.bin").write_bytes(b"other ones")
+
+    assert locate(str(folder)).fingerprint() != before
+
+
+def test_code_that_a_linked_folder_names_is_refused(tmp_path: Path) -> None:
+    folder = model_at(tmp_path / "model")
+    (folder / "modules.json").write_text("[]")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared" / "config.json").write_text('{"activation_function": "os.system"}')
+    (folder / "2_Dense").symlink_to(tmp_path / "shared")
+
+    with pytest.raises(UsageError, match=r"names os\.system, code that is not part of"):
+        locate(str(folder)).refuse_foreign_code(trusted=False)
 
 
 def test_shards_beside_safetensors_do_not_count(tmp_path: Path) -> None:

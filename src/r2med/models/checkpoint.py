@@ -130,8 +130,8 @@ class Checkpoint:
         """
         if trusted or not (self.folder / "modules.json").is_file():
             return
-        for file in sorted(self.folder.rglob("*.json")):
-            if file.name in _VOCABULARIES:
+        for file in sorted(_walk_files(self.folder)):
+            if file.suffix != ".json" or file.name in _VOCABULARIES:
                 continue
             for name in _class_names(read_json(file)):
                 if not name.startswith(_LIBRARY_PREFIXES) and name not in _LIBRARY_ALIASES:
@@ -149,11 +149,11 @@ class Checkpoint:
         if self.layout:
             return sorted(self.folder / path for path in self.layout.values())
         paths = []
-        for path in self.folder.rglob("*"):
+        for path in _walk_files(self.folder):
             parts = path.relative_to(self.folder).parts
             is_ignored = path.suffix in _OTHER_SUFFIXES or parts[0] in _OTHER_FOLDERS
             is_hidden = any(part.startswith(".") for part in parts)
-            if path.is_file() and not is_ignored and not is_hidden:
+            if not is_ignored and not is_hidden:
                 paths.append(path)
         loaded_instead = {
             (path.parent, _PICKLED_NAMES[stem])
@@ -165,6 +165,18 @@ class Checkpoint:
             for path in paths
             if path.suffix != ".bin" or (path.parent, _weights_stem(path)) not in loaded_instead
         )
+
+
+def _walk_files(folder: Path, parents: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yield all files in a folder; links to folders are followed, as loading does."""
+    resolved = folder.resolve()
+    if resolved in parents:
+        return  # a link to a folder that contains it
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from _walk_files(path, (*parents, resolved))
+        elif path.is_file():
+            yield path
 
 
 def _weights_stem(path: Path) -> str:
