@@ -20,6 +20,10 @@ T = TypeVar("T")
 Reader = Callable[[Any], Any]
 """Converts a JSON value to the declared type; raises _MismatchError if it has another one."""
 
+#: Levels of objects and lists in a record; deeper ones exhaust the stack of recursive readers.
+_DEEPEST = 250
+#: JSON has whole numbers of any length; tables and indexes store 64 bits.
+_LARGEST_INTEGER = 2**63 - 1
 _NAMES: dict[Any, str] = {
     str: "a text",
     int: "a whole number",
@@ -36,6 +40,7 @@ def read_values(record_type: type[T], values: object, path: object) -> T:
         DamagedError: A field is missing or has another type; the message names `path` and field.
     """
     try:
+        _check_depth(values)
         reader: Reader = _make_reader(cast(Any, record_type))
         record: T = reader(values)
     except _MismatchError as problem:
@@ -60,6 +65,21 @@ class _MismatchError(Exception):
         return _MismatchError(self.finding, parent + self.field)
 
 
+def _check_depth(value: object) -> None:
+    """Reject a value whose objects and lists are nested too deeply, without recursion."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise _MismatchError(f"is nested more than {_DEEPEST} levels deep")
+
+
 @cache
 def _make_reader(hint: Any) -> Reader:
     origin = get_origin(hint)
@@ -78,9 +98,9 @@ def _make_reader(hint: Any) -> Reader:
     if hint is str:
         return _read_text
     if hint is float:
-        return _make_scalar_reader(float, _is_number)
+        return _read_number
     if hint is int:
-        return _make_scalar_reader(int, lambda value: type(value) is int)
+        return _make_scalar_reader(int, _is_whole_number)
     return _make_scalar_reader(hint, lambda value: isinstance(value, hint))
 
 
@@ -93,8 +113,17 @@ def _make_scalar_reader(hint: Any, accepts: Callable[[Any], bool]) -> Reader:
     return read
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+def _read_number(value: Any) -> float:
+    if type(value) is float and math.isfinite(value):
+        return value
+    if _is_whole_number(value):
+        return float(value)
+    raise _mismatch(float, value)
+
+
+def _is_whole_number(value: Any) -> bool:
+    """Whether a value is a whole number that tables and indexes can store."""
+    return type(value) is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER
 
 
 def _read_text(value: Any) -> str:

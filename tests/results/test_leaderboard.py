@@ -357,3 +357,32 @@ def test_a_stored_result_that_names_no_system_is_noted_and_left_out() -> None:
 
     assert [r.system for r in board.rows] == ["bm25"]
     assert any("'a | b[x' is not a valid system spec" in note for note in board.notes)
+
+
+def test_scores_of_queries_are_read_only_for_rows_with_details() -> None:
+    systems = ("bm25", "bm25-lucene", "bm25[k1=0.1]", "bm25[k1=0.2]")
+    results = [
+        store(ROOT, system, task, ranks(*[1 + place] * 9))
+        for place, system in enumerate(systems)
+        for task in TASKS
+    ]
+
+    board = leaderboard("demo", results=results, detail=1)
+
+    assert [row.system for row in board.rows] == list(systems)
+    assert [row.interval is not None for row in board.rows] == [True, True, False, False]
+    assert not any("scores" in vars(result) for result in board.rows[-1].results.values())
+    [last] = board.add_details(board.rows[-1:])
+    assert last.interval is not None and last.cost is not None
+
+
+def test_a_row_with_damaged_scores_is_marked_once() -> None:
+    results = [store(ROOT, "bm25", task, ranks(1, 2)) for task in TASKS]
+    (results[0].folder / "scores.parquet").write_bytes(b"damaged")
+    stored = [replace(result, tables={}) for result in results]
+
+    board = leaderboard("demo", results=stored)
+
+    [row] = board.add_details(board.rows)
+    assert [mark for mark in row.marks if "scores.parquet" in mark] == list(row.marks)
+    assert len(row.marks) == 1

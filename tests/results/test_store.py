@@ -42,6 +42,13 @@ def rewritten(result: Result, **changes: Any) -> None:
     path.write_text(seal({key: value for key, value in record.items() if value != "gone"}))
 
 
+def _nest(levels: int) -> object:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 def test_a_result_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     written = stored(tmp_path)
 
@@ -87,6 +94,8 @@ def test_two_identities_never_share_a_folder(one: str, other: str, tmp_path: Pat
         ({"metrics": "high"}, "field 'metrics' is 'high', expected an object"),
         ({"metrics": {"ndcg@10": "0.5"}}, "field 'metrics.ndcg@10' is '0.5', expected a number"),
         ({"metrics": {"ndcg@10": float("nan")}}, "field 'metrics.ndcg@10' is nan"),
+        ({"metrics": {"ndcg@10": 10**400}}, "field 'metrics.ndcg@10' is 1000"),
+        ({"facts": {"x": {"deep": _nest(900)}}}, "nested more than 250 levels deep"),
         ({"facts": {"bm25": 3}}, "field 'facts.bm25' is 3, expected an object"),
         ({"reranking": {"first": "bm25"}}, "field 'reranking.depth' is missing"),
         ({"costs": [{"part": 1}]}, r"field 'costs\[0\].part' is 1, expected a text"),

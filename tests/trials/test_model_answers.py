@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,10 +25,9 @@ from r2med.remote.requests import RequestTimes, parse_retry_after, read_token_us
 from r2med.rerank.llm_answers import read_grade, read_order, read_scores, split_thought
 from r2med.retrieve.api import read_vectors
 from tests.trials.counting import counted
+from tests.trials.limits import time_limit
 
 CASES = 200
-#: Seconds for one text; reading takes milliseconds, and patterns that backtrack take hours.
-TIME_LIMIT = 20
 
 FRAGMENTS = st.sampled_from(
     [
@@ -103,22 +99,6 @@ READERS: dict[str, Callable[[str], object]] = {
     "search-o1": lambda text: TAGS["search-o1"].clean_answer(text, TAGS["search-o1"].read(text)),
     "search-r1": lambda text: TAGS["search-r1"].clean_answer(text, TAGS["search-r1"].read(text)),
 }
-
-
-@contextmanager
-def time_limit() -> Iterator[None]:
-    """Raise TimeoutError inside a block that does not end; `re` lets signals through."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"not read within {TIME_LIMIT} s")
-
-    previous = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, TIME_LIMIT)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 def fuzz(test: Callable[..., None], strategy: st.SearchStrategy[Any], cases: int) -> None:

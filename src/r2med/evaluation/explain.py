@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +21,7 @@ from r2med.expand.answers import ExpandedQuery, Expansion, Rule, extract_answer
 from r2med.expand.expander import LiveGenerations
 from r2med.expand.generations import check_fit, read_generations, read_traces
 from r2med.paths import home_folder
+from r2med.remote.registry import Stripping
 from r2med.rerank.traces import RerankAnswer, read_rerank_answers
 from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import Diagnosis, QueryFinding, TaskDiagnosis
@@ -31,6 +32,7 @@ from r2med.results.store import DEFAULT_FOLDER
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
 from r2med.runs import Run
 from r2med.runs.run import sort_lists
+from r2med.schema import read_values
 from r2med.settings import parse_settings
 from r2med.systems.build import System
 from r2med.systems.output import StageContext, run_member
@@ -288,7 +290,10 @@ class StoredPipeline:
             return None
         with suppress(R2MedError, OSError, KeyError, TypeError, ValueError):
             settings, (of_model, of_method) = self.expander["settings"], self.expander["strip"]
-            rule = Rule(self.expander["lexical"], tuple(self.expander["dense"]))
+            rule = read_values(Rule, self.expander, path)
+            strippings = get_args(Stripping)
+            if of_model not in strippings or of_method not in strippings:
+                return None
             rows, traces = read_generations(path), read_traces(path)
             check_fit(rows, one_query, path)
             queries = []

@@ -58,6 +58,8 @@ T = TypeVar("T")
 #: Corpora and their terms stay in memory for this many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES, _SEARCHERS = 4, 2, 1
 _BOARDS, _RUNS, _LISTS, _DIAGNOSES, _OVERLAPS = 64, 64, 250, 32, 64
+#: Rows of a leaderboard with intervals, costs and tests, which need the scores of every query.
+DETAILED_ROWS = 50
 _ABSENT = "The texts of this task were not at hand when this site was written."
 _LEFT_OUT = "This site leaves out the texts of queries and documents. About names their licences."
 
@@ -230,7 +232,10 @@ class Snapshot:
         return self._systems[suite]
 
     def board(self, suite: str, **choice: Any) -> Leaderboard:
-        """The leaderboard of a suite over these results; `choice` is as in `leaderboard`."""
+        """The leaderboard of a suite over these results; `choice` is as in `leaderboard`.
+
+        Of a large board, only the best rows have intervals, costs and tests.
+        """
         choice = {name: value for name, value in choice.items() if value}
         sources: Any = {
             "results": self.results,
@@ -242,7 +247,7 @@ class Snapshot:
         audits = tuple((stored.path, stored.created) for stored in self.audits)
         return self.library.boards.get(
             (results, audits, suite, *sorted(choice.items())),
-            lambda: _trim_memory(leaderboard(suite, **choice, **sources)),
+            lambda: _trim_memory(leaderboard(suite, detail=DETAILED_ROWS, **choice, **sources)),
         )
 
     def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:

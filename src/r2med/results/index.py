@@ -63,12 +63,12 @@ def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
     """Read the results under a folder, or of one suite in it, through the folder's index."""
     if root.is_file():
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(root))
-    with _pause_garbage_collection():
+    with pause_garbage_collection():
         return _read_folder(root, suite)
 
 
 @contextmanager
-def _pause_garbage_collection() -> Iterator[None]:
+def pause_garbage_collection() -> Iterator[None]:
     """Make many objects that stay, without searching them for garbage again and again."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -22,6 +22,7 @@ from r2med.execution.resources import Warn, log_warning
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
 from r2med.results.cost import Cost
+from r2med.results.index import pause_garbage_collection
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
 from r2med.results.published import METRIC, is_micro, later_rows, model_named, works
 from r2med.results.record import Result, added_judgements
@@ -50,6 +51,7 @@ GAIN_TITLES: Mapping[str, str] = {
 _COMMAS = re.compile(r",(?![^\[]*\])")
 
 
+@pause_garbage_collection()
 def leaderboard(
     suite: str | None = None,
     *,
@@ -66,6 +68,7 @@ def leaderboard(
     top: int | None = None,
     ties: bool = False,
     all_versions: bool = False,
+    detail: int | None = None,
     results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
     audits: Sequence[StoredAudit] | None = None,
     root: str | Path | None = None,
@@ -79,7 +82,9 @@ def leaderboard(
     `mean` is task or query; by default R2MED counts tasks and NanoR2MED queries. `top` shows the
     first rows and those measured here. `audits` flag rows too; by default those that the folder
     `results` holds. `ties` adds the bounds by the order of equal scores, where the task's data is
-    here or under `root`. `all_versions` also shows older versions of a system.
+    here or under `root`. `all_versions` also shows older versions of a system. Intervals, costs and
+    tests need the scores of every query: with `detail`, only the first rows and the best measured
+    ones get them, as with `top`, and all rows are shown.
     """
     result_set = ResultSet.open(results, tell)
     board_suite, tasks = _tasks(suite, task, family, result_set.local_tasks)
@@ -102,13 +107,13 @@ def leaderboard(
         rows, notes = frame.make_printed_rows()
     measured, passed_over = frame.make_measured_rows(of_suite, all_versions=all_versions)
     rows = rank_rows(add_gains([*rows, *measured], frame.metric))
-    rows = [frame.mark_missing_tasks(row, rows) for row in rows]
+    rows = frame.mark_missing_tasks(rows)
     words = {"--kind": kind, "--method": method, "--llm": llm, "--first-stage": first_stage}
     chosen = _chosen_rows(rows, words, only)
     whole_board = len(chosen) == len(rows) and top is None
-    shown_ids = set(map(id, select_shown(chosen, top)))
+    detail_ids = set(map(id, select_shown(chosen, top if detail is None else detail)))
     detailed = [
-        frame.add_details(row, ties, root) if id(row) in shown_ids else row for row in chosen
+        frame.add_details(row, ties, root) if id(row) in detail_ids else row for row in chosen
     ]
     return Leaderboard(
         suite=board_suite,
@@ -167,6 +172,14 @@ class Leaderboard(Tabular):
     def shown(self) -> tuple[Standing, ...]:
         """The rows that tables and data show: the first `top` rows and the best measured ones."""
         return select_shown(self.rows, self.top)
+
+    def add_details(self, rows: Iterable[Standing]) -> list[Standing]:
+        """Add cost and interval to rows of this board that were ranked without them."""
+        frame = Frame(self.suite, self.metric, self.averaging, self.tasks, ())
+        return [
+            frame.add_details(row, ties=False, root=None) if row.cost is None else row
+            for row in rows
+        ]
 
     @property
     def gains(self) -> tuple[GainSummary, ...]:

@@ -11,7 +11,7 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import variance
@@ -364,6 +364,18 @@ class Result:
     @cached_property
     def scores(self) -> Scores:
         """One row per judged query, one column per metric."""
+        return self._read_scores()
+
+    def scores_by(self, metric: str) -> Scores:
+        """The scores by one metric; the others are not read, which takes a tenth of the time."""
+        if "scores" in vars(self):
+            return replace(self.scores, columns={metric: self.scores[metric]})
+        scores = self._read_scores(["query_id", "positives", metric])
+        if metric not in scores.columns:
+            raise DamagedError(f"{self.folder / SCORES_FILE}: no column {metric!r}.")
+        return scores
+
+    def _read_scores(self, columns: list[str] | None = None) -> Scores:
         content = self._table(SCORES_FILE)
         try:
             # Without threads: an Arrow thread that holds Python bytes at exit aborts the process.
@@ -373,7 +385,7 @@ class Result:
                     f"{self.folder / SCORES_FILE}: {file.metadata.num_rows:,} rows, expected "
                     f"{self.record.task.judged_queries:,}."
                 )
-            return Scores.from_arrow(file.read(use_threads=False))
+            return Scores.from_arrow(file.read(columns=columns, use_threads=False))
         except (pa.ArrowException, OSError, KeyError, ValueError, TypeError) as problem:
             raise DamagedError(f"{self.folder / SCORES_FILE}: not readable ({problem}).") from None
 

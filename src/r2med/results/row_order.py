@@ -40,16 +40,21 @@ def add_gains(rows: Sequence[Standing], metric: str) -> list[Standing]:
                 return _add_gain(row, figure)
         return row
 
-    return [
-        replace(add_gain(row), other_figures=tuple(map(add_gain, row.other_figures)))
-        for row in rows
-    ]
+    def add_gains_of(row: Standing) -> Standing:
+        with_gain = add_gain(row)
+        if not row.other_figures:
+            return with_gain
+        return replace(with_gain, other_figures=tuple(map(add_gain, row.other_figures)))
+
+    return [add_gains_of(row) for row in rows]
 
 
 def _only_reorders(row: Standing, metric: str) -> bool:
     """Return whether a reranker cannot change a metric: it only reorders the counted documents."""
+    if row.depth is None:
+        return False
     parsed = parse_metric(metric)
-    if row.depth is None or parsed.cutoff is None or parsed.family not in _SET_METRICS:
+    if parsed.cutoff is None or parsed.family not in _SET_METRICS:
         return False
     if row.depth >= parsed.cutoff:
         return row.depth == parsed.cutoff

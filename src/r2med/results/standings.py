@@ -6,6 +6,7 @@ at two decimals have several sources, figures that differ are its `other_figures
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -148,7 +149,7 @@ class Standing:
 
     def columns(self, metric: str) -> list[Column]:
         """Scores of a measured row's queries, one column per task, in the order of the tasks."""
-        tables = [result.scores for result in self.results.values()]
+        tables = [result.scores_by(metric) for result in self.results.values()]
         return [table.at(table.query_ids.sort())[metric] for table in tables]
 
 
@@ -349,7 +350,8 @@ class Frame:
                 interval = pooled_interval(row.columns(self.metric), by=self.averaging)
                 row = replace(row, interval=interval)
         except DamagedError as problem:
-            return replace(row, marks=(*row.marks, f"{problem} No interval and no test"))
+            marks = dict.fromkeys((*row.marks, f"{problem} No interval and no test"))
+            return replace(row, marks=tuple(marks))
         if not ties or row.mean is None:
             return row
         worst: dict[str, float] = {}
@@ -363,21 +365,40 @@ class Frame:
         low, high = self._mean(worst, row.results), self._mean(best, row.results)
         return row if low is None or high is None else replace(row, ties=(low, high))
 
-    def mark_missing_tasks(self, row: Standing, rows: Iterable[Standing]) -> Standing:
-        """Mark a measured row without all tasks with its rank on the tasks that it has."""
-        if row.origin != "measured" or row.aggregates.tasks == len(self.tasks):
-            return row
-        frame = replace(self, tasks=tuple(task for task in self.tasks if task.name in row.values))
+    def mark_missing_tasks(self, rows: Sequence[Standing]) -> list[Standing]:
+        """Mark measured rows without all tasks with their rank on the tasks that they have."""
+        means_on: dict[tuple[str, ...], list[float]] = {}
+        return [
+            self._mark_missing_tasks(row, rows, means_on) if self._lacks_tasks(row) else row
+            for row in rows
+        ]
+
+    def _lacks_tasks(self, row: Standing) -> bool:
+        return row.origin == "measured" and row.aggregates.tasks != len(self.tasks)
+
+    def _mark_missing_tasks(
+        self,
+        row: Standing,
+        rows: Sequence[Standing],
+        means_on: dict[tuple[str, ...], list[float]],
+    ) -> Standing:
+        """Mark one row; `means_on` caches the sorted means of all rows on some tasks."""
+        tasks = tuple(task for task in self.tasks if task.name in row.values)
+        names = tuple(task.name for task in tasks)
+        frame = replace(self, tasks=tasks)
         mark = f"{row.aggregates.tasks} of {len(self.tasks)} tasks measured: no mean, no rank"
-        other_means = [frame._mean(other_row.values) for other_row in rows if other_row is not row]
-        means = [mean for mean in other_means if mean is not None]
         mean = frame._mean(row.values)
-        if mean is not None and means and row.is_published_data:
-            rank = 1 + sum(other_mean > mean for other_mean in means)
-            mark += (
-                f"; on these tasks {100 * mean:.2f}, rank {rank} of {len(means) + 1} "
-                f"(--task {','.join(row.values)})"
-            )
+        if mean is not None and row.is_published_data:
+            if names not in means_on:
+                all_means = (frame._mean(other_row.values) for other_row in rows)
+                means_on[names] = sorted(value for value in all_means if value is not None)
+            means = means_on[names]
+            if len(means) > 1:
+                rank = 1 + len(means) - bisect_right(means, mean)
+                mark += (
+                    f"; on these tasks {100 * mean:.2f}, rank {rank} of {len(means)} "
+                    f"(--task {','.join(row.values)})"
+                )
         return replace(row, marks=(*row.marks, mark))
 
 

@@ -124,6 +124,11 @@ def _quote(value: str) -> str:
     return '"' + escaped.replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
+@cache
+def _symbol_pattern(symbol: str) -> re.Pattern[str]:
+    return re.compile(re.escape(symbol))
+
+
 class _Reader:
     """A cursor over the text; each method reads one rule of the grammar and the spaces after it."""
 
@@ -200,7 +205,7 @@ class _Reader:
 
     def take(self, rule: str | re.Pattern[str]) -> re.Match[str] | None:
         """Read a symbol or pattern at the cursor and the spaces after it; None if not there."""
-        pattern = re.compile(re.escape(rule)) if isinstance(rule, str) else rule
+        pattern = _symbol_pattern(rule) if isinstance(rule, str) else rule
         match = pattern.match(self.text, self.position)
         if match:
             self.position = match.end()

@@ -156,12 +156,19 @@ def table_values(board: Leaderboard, view: View) -> dict[str, Any]:
     """Return the values of the table of a view, by the names that `board.html` uses."""
     matching = shown_board(board, view)
     few = view.rows or len(matching.rows) <= _FIRST + _FEW
-    rows = matching.rows if few else replace(matching, top=_FIRST).shown
+    chosen = matching.rows if few else replace(matching, top=_FIRST).shown
+    rows = [*board.add_details(chosen[: 2 * _FIRST]), *chosen[2 * _FIRST :]]
     shades = [(task, _shade_of(board, task.name, view.baseline)) for task in board.tasks]
     brackets = _brackets(rows) if view.sort == "mean" else []
     means = [row for row in board.rows if row.mean is not None]
+    measured = [row for row in board.rows if row.origin == "measured"]
     ends = [row.mean or 0.0 for row in means]
-    ends += [end for row in means if row.interval for end in (row.interval.low, row.interval.high)]
+    ends += [
+        end
+        for row in (*means, *rows)
+        if row.interval
+        for end in (row.interval.low, row.interval.high)
+    ]
     return {
         "board": board,
         "view": view,
@@ -181,11 +188,18 @@ def table_values(board: Leaderboard, view: View) -> dict[str, Any]:
         "shows_judged": any(row.judged is not None for row in rows),
         "low_coverage": LOW_COVERAGE,
         "skipped": _describe_skipped(board),
-        "measured": [row for row in board.rows if row.origin == "measured"],
+        "measured": measured,
+        "baselines": _choose_baselines(measured, view.baseline),
         "mixed": len({row.origin for row in board.rows}) > 1,
         "hidden": len(board.rows) - len(matching.rows),
         "below": len(matching.rows) - len(rows),
     }
+
+
+def _choose_baselines(measured: Sequence[Standing], chosen: str | None) -> list[Standing]:
+    """Return the measured rows that shades can be compared with: the best ones and `chosen`."""
+    lower_rows = [row for row in measured[_FIRST:] if row.system == chosen]
+    return [*measured[:_FIRST], *lower_rows]
 
 
 def _describe_skipped(board: Leaderboard) -> str:

@@ -32,7 +32,7 @@ _LARGEST_TASK = 5_000
 def system_page(snapshot: Snapshot, link: Link, system: str, *, suite: str, metric: str) -> str:
     """Return the page of a system in a suite; published and measured figures are separate."""
     board = snapshot.board(suite, metric=metric)
-    rows = [row for row in board.rows if row.system == system]
+    rows = board.add_details(row for row in board.rows if row.system == system)
     results = [
         stored[system]
         for task in board.suite.entries
