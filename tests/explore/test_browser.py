@@ -274,7 +274,7 @@ def test_the_first_page_asks_whether_systems_understand_or_match_words(visit: Vi
     page = visit.go("/leaderboard?suite=demo")
 
     page.locator("figure.overlap svg").first.wait_for()
-    sentence = page.locator("figure.overlap .answer").inner_text()
+    sentence = page.locator("figure.overlap .finding").inner_text()
     assert re.search(r"fewest words .* scores \d+ and \S+ \d+", sentence)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from math import floor
+from math import ceil, floor
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -185,6 +185,10 @@ def breakable(text: str) -> Markup:
     )
 
 
+#: Distances between the ticks of an axis of differences.
+_STEPS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
+
+
 @dataclass(frozen=True)
 class Axis:
     """A horizontal axis in percent of its cell; its ends are inside, so that no dot is cut."""
@@ -201,6 +205,13 @@ class Axis:
         low, high = min(values, default=0.0), max(values, default=1.0)
         return cls(max(0.0, floor(10 * low) / 10), min(1.0, (floor(10 * high) + 1) / 10))
 
+    @classmethod
+    def around_zero(cls, reach: float) -> Axis:
+        """An axis of differences that reaches equally far to both sides."""
+        step = next(step for step in _STEPS if 3 * step >= reach or step == _STEPS[-1])
+        end = step * ceil(reach / step - 1e-9)
+        return cls(-end, end)
+
     def at(self, value: float) -> float:
         """Where a value is drawn, in percent of the width."""
         share = (value - self.low) / (self.high - self.low)
@@ -209,7 +220,10 @@ class Axis:
     @property
     def ticks(self) -> list[tuple[float, int]]:
         """Positions in percent with their numbers, × 100."""
-        step = 0.1 if self.high - self.low <= 0.5 else 0.2
+        if self.low < 0:
+            step = next(step for step in _STEPS if 3 * step >= self.high or step == _STEPS[-1])
+        else:
+            step = 0.1 if self.high - self.low <= 0.5 else 0.2
         count = int(round((self.high - self.low) / step, 6)) + 1
         values = [self.low + step * index for index in range(count)]
         return [(self.at(value), round(100 * value)) for value in values]

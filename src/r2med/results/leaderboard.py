@@ -263,8 +263,8 @@ class Leaderboard(Tabular):
 
     def _row(self, row: Standing) -> dict[str, Any]:
         """A row as JSON."""
-        data = asdict(replace(row, other_figures=(), results={}))
-        del data["results"], data["other_figures"]
+        data = asdict(replace(row, other_figures=(), results={}, corrected_p={}))
+        del data["results"], data["other_figures"], data["corrected_p"]
         means = row.aggregates
         data["others"] = [self._row(figure) for figure in row.other_figures]
         data |= {"task_mean": means.task_mean, self.weighted_name: means.weighted_mean}

@@ -122,11 +122,19 @@ def assign_letters(rows: Sequence[Standing], metric: str, averaging: Averaging) 
     tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
     upper = np.triu_indices(len(tested), 1)
     p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
-    different = np.zeros((len(tested), len(tested)), dtype=bool)
-    different[upper] = [is_significant(p) for p in holm(list(p_values[upper]))]
-    names = dict(zip(tested, letters(different | different.T), strict=True))
+    corrected = np.ones((len(tested), len(tested)))
+    corrected[upper] = holm(list(p_values[upper]))
+    corrected = np.minimum(corrected, corrected.T)
+    different = np.vectorize(is_significant)(corrected)
     tests = len(upper[0])
-    return [
-        replace(row, letters=names[index], tests=tests) if index in names else row
-        for index, row in enumerate(rows)
-    ]
+    lettered = list(rows)
+    for row_index, names, p_of_row in zip(tested, letters(different), corrected, strict=True):
+        corrected_p = {
+            rows[other].system: float(p)
+            for other, p in zip(tested, p_of_row, strict=True)
+            if other != row_index
+        }
+        lettered[row_index] = replace(
+            rows[row_index], letters=names, tests=tests, corrected_p=corrected_p
+        )
+    return lettered

@@ -113,6 +113,8 @@ class Standing:
     """Rows that share a letter do not differ significantly; empty if no test was made."""
     tests: int = 0
     """How many pairs of rows the correction behind the letters covers."""
+    corrected_p: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """By spec of every other tested row the p-value of the pair, corrected over all pairs."""
     judged: float | None = None
     """Mean Judged@10 of a measured row over its tasks."""
     skipped: int = 0

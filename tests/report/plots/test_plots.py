@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from r2med.report.plots.theme import find_theme
+from r2med.report.plots.labels import box_of, overlap, place_labels
+from r2med.report.plots.theme import ThemeName, find_theme
 from r2med.results.diagnosis.diagnose import Scene
 from r2med.results.leaderboard import leaderboard
 from r2med.tasks.registry import find_suite
@@ -217,18 +220,59 @@ def test_no_name_is_crossed_by_the_line_of_the_best(results: str) -> None:
     ]
     board, theme = leaderboard("demo", results=Path(results)), find_theme("light")
 
-    chart = boards._scatter(points, alt.X("x:Q"), "kind", board, theme, label_all=True).to_dict()
+    chart = boards._scatter(
+        points, alt.X("x:Q"), "kind", board, theme, best=[points[0], points[2]], label_all=True
+    ).to_dict()
 
-    line, _, above, below = chart["layer"]
-    joined, over, under = (
-        [point["system"] for point in chart["datasets"][layer["data"]["name"]]]
-        for layer in (line, above, below)
-    )
+    line, _, *labels = chart["layer"]
     assert line["mark"]["interpolate"] == "step-after"
-    assert joined == over == ["bm25", "bm25 + minilm"]
-    assert under == ["bm25[b=0.3]", "dense", "lucene"]
-    assert (above["mark"]["align"], below["mark"]["align"]) == ("right", "left")
-    assert above["mark"]["dy"] < 0 < below["mark"]["dy"]
+    placed = {
+        chart["datasets"][label["data"]["name"]][0]["system"]: label["mark"] for label in labels
+    }
+    assert placed.keys() == set(names)
+    for name in ("bm25", "bm25 + minilm"):
+        assert placed[name]["align"] == "right" and placed[name]["dy"] < 0
+    for name in ("bm25[b=0.3]", "dense", "lucene"):
+        assert placed[name]["dy"] > 0
+
+
+@given(
+    positions=st.lists(
+        st.tuples(st.integers(100, 500), st.integers(30, 350)), min_size=1, max_size=25
+    ),
+    above=st.integers(0, 5),
+)
+def test_names_of_points_cover_no_point_and_no_other_name(
+    positions: list[tuple[int, int]], above: int
+) -> None:
+    texts = [f"system {index}" for index in range(len(positions))]
+    labels = place_labels(positions, range(len(positions)), texts, above=above)
+
+    boxes = [
+        box_of(position, label, text)
+        for position, label, text in zip(positions, labels, texts, strict=True)
+        if label
+    ]
+    for index, box in enumerate(boxes):
+        assert not any(overlap(box, other) for other in boxes[index + 1 :])
+    for position, label, text in zip(positions, labels, texts, strict=True):
+        for x, y in positions:
+            point = (x - 5, y - 5, x + 5, y + 5)
+            assert (
+                label is None
+                or (x, y) == position
+                or not overlap(box_of(position, label, text), point)
+            )
+
+
+def test_the_warm_tone_is_for_losses_alone() -> None:
+    themes: tuple[ThemeName, ...] = ("light", "dark")
+    for name in themes:
+        theme = find_theme(name)
+        assert theme.loss not in (*theme.series, *theme.ramp)
+        for colour in (*theme.series, *theme.ramp):
+            red, _, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+            assert red <= blue + 40, colour  # no orange
 
 
 def test_intervals_of_groups_surround_their_means_within_the_scale() -> None:

@@ -11,14 +11,15 @@ from r2med.answer.conditions import CONDITIONS, OF_SYSTEMS, Condition
 from r2med.answer.correctness import Correctness
 from r2med.answer.grading import find_grades, judged_correctness
 from r2med.answer.listing import rank_answers
-from r2med.answer.reporting import report_answers
+from r2med.answer.reporting import AnswerReport, report_answers
 from r2med.answer.scoring import find_correctness
 from r2med.answer.store import AnswerSet, AnswerStore, StoredAnswer, data_hash
 from r2med.errors import DataError, MissingError, R2MedError, nearest
 from r2med.explore.library import Snapshot
-from r2med.explore.render import Axis, Link, plural, render
+from r2med.explore.render import Axis, Link, plural, points, render
 from r2med.judge.pool import texts_of
 from r2med.measure.intervals import Interval
+from r2med.number_format import join_words
 from r2med.report.answers import describe_relation, format_correlation, summarise
 from r2med.results.diagnosis.findings import label_of
 
@@ -125,7 +126,7 @@ def answer_set_page(snapshot: Snapshot, link: Link, task: str, name: str) -> str
         task=task,
         suite=description.suite,
         description=description,
-        answer=(summarise(report) or _count_sentence(data)) if report else _count_sentence(data),
+        answer=_describe_scores(report) if report else _count_sentence(data),
         problem=problem,
         report=report,
         rows=rows,
@@ -263,11 +264,20 @@ def _sentence(shown_answers: Sequence[ShownAnswer], llm: str) -> str:
     return f"{llm}: {'; '.join(parts)}."
 
 
+def _describe_scores(report: AnswerReport) -> str:
+    """Say how far the best system gets from floor to ceiling; without these, its score."""
+    sentence = summarise(report)
+    best = max((row for row in report.rows if row.system), key=lambda row: row.score, default=None)
+    if sentence or best is None:
+        return sentence or f"{plural(len(report.rows), 'condition is', 'conditions are')} scored."
+    others = [f"{row.condition} {points(row.score)}" for row in report.rows if not row.system]
+    compared = f" against {join_words(others)}" if others else ""
+    return f"With passages of {best.system} answers score {points(best.score)}{compared}."
+
+
 def _count_sentence(data: AnswerSetData) -> str:
-    return (
-        f"{plural(len(data.answers), 'answer')} to {plural(len(data.query_ids), 'query')}, not "
-        "scored yet."
-    )
+    queries = plural(len(data.query_ids), "query", "queries")
+    return f"{plural(len(data.answers), 'answer')} to {queries}, not scored yet."
 
 
 def _arms(data: AnswerSetData) -> list[tuple[Condition, str]]:

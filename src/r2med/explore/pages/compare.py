@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from r2med.explore.library import Snapshot, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, format_signed, points, render
 from r2med.measure.intervals import TIE
-from r2med.measure.verdicts import Verdict, decide_row
+from r2med.measure.verdicts import Family, Verdict, decide_row
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import Comparison, QueryScores, compare
 from r2med.results.published_data import find_other_data
@@ -75,15 +76,24 @@ def compare_page(
     contrasts.sort(key=lambda row: (not row["scores"], -abs(row["difference"] or 0), row["common"]))
     names = [snapshot.names[system] for system in systems]
     title = f"{names[0]} against {names[1]}" if len(names) == 2 else f"{len(names)} systems"
+    sentences, remarks = [], []
+    if len(systems) > 2:
+        sentences.append(describe_grid(comparison))
+    else:
+        verdict = decide_pair(snapshot, comparison, systems, scope)
+        sentences.append(verdict.sentence)
+        remarks.extend(verdict.remarks)
+        if verdict.strength == "alone":  # the first remark limits the sentence
+            sentences.append(remarks.pop(0))
     return render(
         "grid.html" if len(systems) > 2 else "compare.html",
         link,
         title=f"{title}, {where}",
         comparison=comparison,
-        answer=answer(comparison),
+        answer=" ".join(sentences),
         other_data=find_other_data(all_results),
         notices=[*snapshot.version_notices(all_results), *left_out],
-        remarks=comparison.verdicts[0].remarks if len(systems) == 2 else (),
+        remarks=remarks,
         verdicts=_verdicts_by_cell(comparison),
         decide_row=decide_row,
         contrasts=contrasts[:_LISTED],
@@ -93,19 +103,38 @@ def compare_page(
     )
 
 
-def answer(comparison: Comparison) -> str:
-    """The verdict in a sentence, as careful as the numbers."""
+def decide_pair(
+    snapshot: Snapshot, comparison: Comparison, systems: Sequence[str], scope: str
+) -> Verdict:
+    """Return the verdict on two systems, corrected over all pairs that are stored for the scope.
+
+    The correction is the one of the leaderboard, so that both pages agree.
+    """
+    [verdict] = comparison.verdicts
+    choice = {} if scope in snapshot.suites else {"task": scope}
+    suite = snapshot.suite_of(scope) if choice else scope
+    if suite is None:
+        return verdict
+    board = snapshot.board(suite, metric=comparison.metric, **choice)
+    tested = (row for row in board.rows if row.system == systems[0] and row.corrected_p)
+    row = next(tested, None)
+    p = row.corrected_p.get(systems[1]) if row else None
+    if row is None or p is None or row.tests == 1 or set(row.results) != set(comparison.tasks):
+        return verdict
+    family = Family(row.tests, f"all {row.tests} pairs stored here")
+    corrected = max(p, verdict.difference.p_randomisation)
+    return replace(verdict, p_corrected=corrected, family=family)
+
+
+def describe_grid(comparison: Comparison) -> str:
+    """Say which of several systems has the highest mean, and how many pairs differ."""
     systems, verdicts = comparison.systems, comparison.verdicts
-    if len(systems) > 2:
-        mean, best = max(zip(comparison.means, systems, strict=True), key=lambda pair: pair[0])
-        significant = sum(verdict.is_significant for verdict in verdicts)
-        text = f"{best} has the highest mean of the {len(systems)}: {points(mean)}."
-        return (
-            f"{text} After Holm's correction {significant} of {len(verdicts)} pairs differ "
-            "significantly."
-        )
-    [verdict] = verdicts
-    return verdict.sentence
+    mean, best = max(zip(comparison.means, systems, strict=True), key=lambda pair: pair[0])
+    significant = sum(verdict.is_significant for verdict in verdicts)
+    return (
+        f"{best} has the highest mean of the {len(systems)}: {points(mean)}. "
+        f"After Holm's correction {significant} of {len(verdicts)} pairs differ significantly."
+    )
 
 
 def _verdicts_by_cell(comparison: Comparison) -> dict[tuple[int, int], tuple[float, Verdict]]:
@@ -147,7 +176,7 @@ def _plots(comparison: Comparison) -> dict[str, Any]:
                 )
             )
         panels.append((task, bars, Counter(bar.side for bar in bars)))
-    axis = Axis(-reach, reach)
+    axis = Axis.around_zero(reach)
     return {
         "lines": lines,
         "axis": axis,

@@ -13,7 +13,8 @@ from r2med.explore.parameters import Parameters
 from r2med.explore.render import Axis, Link, plural, points, render
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.verdicts import LOW_COVERAGE, describe_skipped
-from r2med.number_format import join_words
+from r2med.number_format import format_p_equation, join_words
+from r2med.report.table import task_label
 from r2med.results.answers import describe_answers, mark_answers
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
 from r2med.results.published import works
@@ -123,7 +124,29 @@ def leaderboard_page(snapshot: Snapshot, view: View, link: Link, *, inline: bool
         snapshot=snapshot,
         overlap=overlap_figure(snapshot, board, link) if inline else "",
         draws_overlap=not inline and _has_overlap(snapshot, board),
+        steps=next_steps(board, link),
     )
+
+
+def next_steps(board: Leaderboard, link: Link) -> list[tuple[str, str, str]]:
+    """Return where to go from here: an address, the question it answers, and what it shows."""
+    steps = []
+    systems = chart_systems(board)
+    names = {row.system: row.name for row in board.rows}
+    if systems is not None:
+        best, rival = systems
+        compared = link("compare", scope=board.suite.name, system=systems, metric=board.metric)
+        question = f"Is {names[best]} really better than {names[rival]}?"
+        steps.append((compared, question, "Query by query, with tests"))
+        [row] = [row for row in board.rows if row.system == best and row.origin == "measured"]
+        if row.values:
+            task = min(row.values, key=row.values.__getitem__)
+            hint = f"{task_label(task)}, {points(row.values[task])}: queries and causes"
+            question = f"Where does {names[best]} fail most?"
+            steps.append((link("task", task=task, system=best), question, hint))
+    question = "What would it find if I typed this?"
+    steps.append((link("try"), question, "Any question, two systems side by side"))
+    return [(href, question, hint) for href, question, hint in steps if href is not None]
 
 
 def _has_overlap(snapshot: Snapshot, board: Leaderboard) -> bool:
@@ -260,7 +283,11 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
         names = join_words(row.name for row in equals)
         if len(equals) > _NAMED:
             names = f"{len(equals)} of {len(lettered) - 1} measured systems"
-        return f"It does not differ significantly from {names}."
+        p = min(best.corrected_p.get(row.system, 1.0) for row in equals)
+        least = "" if len(equals) == 1 else "at least "
+        correction = f", corrected over all {best.tests} pairs" if best.tests > 1 else ""
+        certainty = f"({least}{format_p_equation(p)}{correction})"
+        return f"It does not differ significantly from {names} {certainty}."
     first = next((row for row in ranked if row.origin == "measured"), None)
     if best.origin == "measured" or first is None:
         return ""

@@ -19,7 +19,9 @@ _GROUPS = 4
 #: Fewest queries that are drawn in groups.
 _FEWEST = 16
 #: The chart in its own units.
-_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 720, 300, 48, 20, 16, 52
+_WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 260, 40, 20, 12, 32
+#: Between the points of two systems at one overlap, and between a point and its number.
+_SHIFT, _LABEL = 4, 16
 BASELINE = "bm25"
 
 
@@ -86,7 +88,24 @@ class OverlapChart:
 
     def path(self, system: int) -> str:
         """The line through the groups of a system, as points of a polyline."""
-        return " ".join(f"{self.x(g.overlap)},{self.y(g.score)}" for g in self.groups[system])
+        return " ".join(
+            f"{self.point_x(group, system)},{self.y(group.score)}" for group in self.groups[system]
+        )
+
+    def point_x(self, group: Group, system: int) -> float:
+        """Where a group of a system is drawn, beside the same group of the other system."""
+        return round(self.x(group.overlap) + (_SHIFT if system else -_SHIFT), 1)
+
+    def end_labels(self, system: int) -> list[tuple[float, float, float]]:
+        """Return positions and scores of the first and last group, away from the other system."""
+        labels = []
+        for index in (0, -1):
+            group, other = self.groups[system][index], self.groups[1 - system][index]
+            is_above = group.score > other.score or (group.score == other.score and system == 0)
+            end = self.y(group.interval.high if is_above else group.interval.low)
+            y = end - _LABEL / 2 if is_above else end + _LABEL
+            labels.append((self.point_x(group, system), round(y, 1), group.score))
+        return labels
 
     @property
     def x_ticks(self) -> list[tuple[float, int]]:

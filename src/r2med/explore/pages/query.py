@@ -177,6 +177,12 @@ class QueryData:
                     "stages": [(part, self.others.get(part)) for part in parts],
                     "rerank_answers": self._read_rerank_answers(result),
                     "limits": result.record.system.stage.text_limits,
+                    # Whether an expanded query was searched for by its words alone.
+                    "is_lexical": all(
+                        stage.backend == "bm25"
+                        for stage in result.record.stages
+                        if stage.type == "retriever"
+                    ),
                 }
             )
         return columns
@@ -208,7 +214,12 @@ class QueryData:
             expansion = column["expansion"]
             generated = expansion.variants[0][0].lexical if expansion else ""
             longest = _LONG_IN_BUNDLE if self.snapshot.public else _LONG
-            marked = lexicon.mark([text[:longest] for text in texts.values()], query, generated)
+            marked = lexicon.mark(
+                [text[:longest] for text in texts.values()],
+                query,
+                generated,
+                only_generated=bool(generated) and column["is_lexical"],
+            )
             excerpts[column["system"]] = {
                 name: Excerpt(*_split_excerpt(segments), max(0, len(text) - longest))
                 for (name, text), segments in zip(texts.items(), marked, strict=True)

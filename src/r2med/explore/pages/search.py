@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,11 +13,14 @@ from r2med.errors import R2MedError
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, render
 from r2med.report.table import snippet
+from r2med.results.diagnosis.lexicon import Segment
 from r2med.tasks.registry import all_entries
 
 #: Hits of each type that are shown.
 _MOST = 20
-_EXCERPT = 140
+_EXCERPT = 180
+#: Characters before the first match of an excerpt.
+_BEFORE = 60
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class SearchHit:
     """One thing that was found."""
 
     name: str
-    text: str
+    segments: Sequence[Segment]
+    """The text around the first match, with the words that were searched for marked."""
     address: str | None
     task: str = ""
 
@@ -65,7 +70,7 @@ def _systems(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> list[Searc
         if all(word in f"{system} {name}".lower() for word in terms):
             suites = {snapshot.suite_of(r.task) for r in snapshot.results if r.system == system}
             suite = next((suite for suite in snapshot.suites if suite in suites), None)
-            hits.append(SearchHit(name, "", link("system", suite=suite, system=system)))
+            hits.append(SearchHit(name, (), link("system", suite=suite, system=system)))
     return hits
 
 
@@ -73,7 +78,7 @@ def _tasks(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> list[SearchH
     described = {entry.name: entry.description for entry in all_entries()}
     names = dict.fromkeys([*snapshot.tasks, *described])
     return [
-        SearchHit(name, described.get(name, "your data"), link("task", task=name))
+        SearchHit(name, _excerpt(described.get(name, "your data"), terms), link("task", task=name))
         for name in names
         if all(word in f"{name} {described.get(name, '')}".lower() for word in terms)
     ]
@@ -95,15 +100,29 @@ def _texts(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> dict[str, li
         for row in _rows(task.queries.ids, task.queries.texts, terms):
             query_id, text = task.queries.ids[row].as_py(), task.queries.texts[row].as_py() or ""
             address = link("query", task=name, query=query_id)
-            queries.append(SearchHit(query_id, snippet(text, _EXCERPT), address, name))
+            queries.append(SearchHit(query_id, _excerpt(text, terms), address, name))
         ids, texts = task.corpus.document_ids, task.corpus.texts
         if len(ids) != len(texts):  # repeated ids: the last text counts, found by its id alone
             continue
         for row in _rows(ids, texts, terms):
             document_id, text = ids[row].as_py(), texts[row].as_py() or ""
             address = link("document", task=name, document=document_id)
-            documents.append(SearchHit(document_id, snippet(text, _EXCERPT), address, name))
+            documents.append(SearchHit(document_id, _excerpt(text, terms), address, name))
     return {"Queries": queries, "Documents": documents}
+
+
+def _excerpt(text: str, terms: Sequence[str]) -> list[Segment]:
+    """The part of a text that begins shortly before the first match, in segments."""
+    flat = " ".join(text.split())
+    pattern = re.compile("|".join(map(re.escape, terms)), re.IGNORECASE)
+    match = pattern.search(flat)
+    start = flat.rfind(" ", 0, max(0, match.start() - _BEFORE)) + 1 if match else 0
+    shown = ("… " if start else "") + snippet(flat[start:], _EXCERPT)
+    segments, end = [], 0
+    for found in pattern.finditer(shown):
+        segments += [Segment(shown[end : found.start()]), Segment(found[0], 2)]
+        end = found.end()
+    return [*segments, Segment(shown[end:])]
 
 
 def _rows(ids: pa.LargeStringArray, texts: pa.LargeStringArray, terms: Sequence[str]) -> list[int]:

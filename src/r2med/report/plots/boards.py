@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
+from math import log
 from shlex import quote
 from typing import Any
 
 import altair as alt
 
 from r2med.errors import MissingError
-from r2med.report.plots.theme import DEMO, Theme, encode_marks
+from r2med.report.plots.labels import Label, place_labels
+from r2med.report.plots.theme import DEMO, Theme, encode_marks, encode_origin
 from r2med.results.frontier import CostPoint, find_frontier
 from r2med.results.leaderboard import Leaderboard
 from r2med.results.standings import ORIGINS, Standing
@@ -35,6 +38,8 @@ MEASURES = {
 _LEAST = 1e-9
 #: Room beside the points of a scatter for their names, and how much of a name is drawn, in pixels.
 _ROOM, _NAME_LIMIT = 110, 240
+#: Pixels of a scatter, and between its points and the upper and lower edge.
+_SIZE, _PADDING = (620, 380), 30
 _Point = dict[str, Any]
 
 
@@ -83,11 +88,14 @@ def _points(rows: Sequence[Standing]) -> list[_Point]:
     ]
 
 
-def _color_and_shape(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
+def _encode_points(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
+    """How points look: measured ones filled and printed ones hollow, or by type of system."""
     present = {point[field] for point in points}
-    return encode_marks(
-        field, _TITLES[field], theme, [title for title in _TITLES[field] if title in present]
-    )
+    titles = _TITLES[field]
+    shown = [title for title in titles if title in present]
+    if field == "origin":
+        return encode_origin(theme, titles, shown)
+    return encode_marks(field, titles, theme, shown)
 
 
 def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) -> dict[str, Any]:
@@ -151,7 +159,6 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     lines.append("bars: 95 % intervals over queries; of printed figures, all that works print")
     order = [point["system"] for point in points]
     y = alt.Y("system:N", sort=order, title=None, axis=alt.Axis(ticks=False, labelPadding=8))
-    colour, shape = _color_and_shape("origin", theme, points)
     x = alt.X(
         "mean:Q",
         title=f"{board.metric} × 100",
@@ -160,10 +167,10 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
     )
     base = alt.Chart({"values": points})
     leading = base.mark_rule(color=theme.grid).encode(y=y, x=alt.X("zero:Q"), x2="low:Q")
-    bars = base.mark_rule(strokeWidth=2.5, opacity=0.55)
-    bars = bars.encode(y=y, x=alt.X("low:Q"), x2="high:Q", color=colour)
-    dots = base.mark_point(filled=True, size=85, opacity=1)
-    dots = dots.encode(y=y, x=x, color=colour, shape=shape)
+    bars = base.mark_rule(strokeWidth=1.5, color=theme.muted)
+    bars = bars.encode(y=y, x=alt.X("low:Q"), x2="high:Q")
+    dots = base.mark_point(size=60, opacity=1, strokeWidth=1.5)
+    dots = dots.encode(*_encode_points("origin", theme, points), y=y, x=x)
     figures = base.mark_text(align="left", dx=8, fontSize=11, color=theme.muted)
     figures = figures.encode(y=y, x=alt.X("high:Q"), text=alt.Text("mean:Q", format=".1f"))
     drawn = (leading, bars, dots, figures)
@@ -185,7 +192,8 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
     )
     dashed = "dashed: the best so far, named where it changed"
     title = _title(board, "quality against date", rows, dashed)
-    return _scatter(points, x, "origin", board, theme).properties(title=title)
+    chart = _scatter(points, x, "origin", board, theme, best=_frontier(points))
+    return chart.properties(title=title)
 
 
 def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
@@ -207,7 +215,11 @@ def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
     file_note = "† generations were read from a file, so their cost is not counted"
     notes = [dashed, file_note] if any(map(_has_given_generations, rows)) else [dashed]
     title = _title(board, f"quality against {by}", rows, *notes)
-    return _scatter(points, x, "kind", board, theme, label_all=True).properties(title=title)
+    counted = [
+        point for row, point in zip(rows, points, strict=True) if not _has_given_generations(row)
+    ]
+    chart = _scatter(points, x, "kind", board, theme, best=_frontier(counted), label_all=True)
+    return chart.properties(title=title)
 
 
 def _scatter(
@@ -217,33 +229,62 @@ def _scatter(
     board: Leaderboard,
     theme: Theme,
     *,
+    best: list[_Point],
     label_all: bool = False,
 ) -> Any:
-    """Plot means along an axis; a dashed line joins the frontier, whose systems are labelled.
+    """Plot means along an axis; a dashed line joins the `best`, whose systems are labelled.
 
-    The line never falls, so it crosses no label: those of the frontier are above it at the left,
-    the others below it at the right.
+    The line never falls, so it crosses no label: those of the best are above it at the left, the
+    others below it, where there is room.
     """
-    best = _frontier(points)
     dominated = [point for point in points if label_all and point not in best]
-    scale = alt.Scale(zero=False, nice=False, padding=30)
+    scale = alt.Scale(zero=False, nice=False, padding=_PADDING)
     mean = f"{board.metric} × 100, mean"
     y = alt.Y("mean:Q", title=mean, scale=scale, axis=alt.Axis(tickCount=6))
 
     def layer(some: list[_Point]) -> Any:
         return alt.Chart({"values": some}).encode(x=x, y=y)
 
-    def names(some: list[_Point], **position: Any) -> Any:
+    def names(some: list[_Point], label: Label) -> Any:
         look = {"fontSize": 11, "color": theme.ink, "limit": _NAME_LIMIT}
+        position = {"align": label.align, "dx": label.dx, "dy": label.dy}
         return layer(some).mark_text(**look, **position).encode(text="system:N")
 
-    colour, shape = _color_and_shape(field, theme, points)
     line = layer(best).mark_line(interpolate="step-after", strokeDash=[4, 3], color=theme.muted)
-    dots = layer(points).mark_point(filled=True, size=80, opacity=0.8)
-    above = names(best, align="right", dx=-8, dy=-8)
-    below = names(dominated, align="left", dx=9, dy=12)
-    dots = dots.encode(color=colour, shape=shape)
-    return alt.layer(line, dots, above, below).properties(width=620, height=380)
+    is_filled = field != "origin"
+    dots = layer(points).mark_point(filled=is_filled, size=70, opacity=1, strokeWidth=1.5)
+    dots = dots.encode(*_encode_points(field, theme, points))
+    labels = [
+        names([point], label) for point, label in _label_points(points, best, dominated) if label
+    ]
+    return alt.layer(line, dots, *labels).properties(width=_SIZE[0], height=_SIZE[1])
+
+
+def _label_points(
+    points: Sequence[_Point], best: Sequence[_Point], dominated: Sequence[_Point]
+) -> list[tuple[_Point, Label | None]]:
+    """Place the names of points; None where every position would cover something."""
+    width, height = _SIZE
+    is_date = isinstance(points[0]["x"], str)
+    xs = [
+        datetime.fromisoformat(f"{point['x']}-01").timestamp() if is_date else log(point["x"])
+        for point in points
+    ]
+    ys = [point["mean"] for point in points]
+
+    def scale(value: float, values: Sequence[float], room: float, length: float) -> float:
+        low, high = min(values), max(values)
+        return room + (length - 2 * room) * ((value - low) / (high - low) if high > low else 0.5)
+
+    positions = [
+        (scale(x, xs, _ROOM, width), height - scale(y, ys, _PADDING, height))
+        for x, y in zip(xs, ys, strict=True)
+    ]
+    chosen = [*best, *dominated]
+    indices = [points.index(point) for point in chosen]
+    texts = [str(points[index]["system"]) for index in indices]
+    labels = place_labels(positions, indices, texts, above=len(best))
+    return list(zip(chosen, labels, strict=True))
 
 
 def _has_given_generations(row: Standing) -> bool:

@@ -102,7 +102,7 @@ def wins(comparison: Comparison, theme: Theme) -> Any:
             for index, gain in enumerate(gains.tolist())
         ]
     bare = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
-    up, down = alt.value(theme.series[0]), alt.value(theme.series[1])
+    up, down = alt.value(theme.series[0]), alt.value(theme.loss)
     bars = (
         alt.Chart({"values": rows})
         .mark_bar()

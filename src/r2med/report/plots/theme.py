@@ -38,6 +38,8 @@ class Theme:
     grid: str
     series: Sequence[str]
     """For things side by side; their lightness differs, and shapes go with them."""
+    loss: str
+    """The warm tone, for losses alone."""
     ramp: Sequence[str]
     """From none to much."""
     low_ink: str
@@ -73,6 +75,23 @@ def encode_marks(
             legend=legend,
         )
         for mark, kinds in ((alt.Color, theme.series), (alt.Shape, _SHAPES))
+    ]
+
+
+def encode_origin(theme: Theme, origins: Sequence[str], shown: Sequence[str]) -> list[Any]:
+    """Fill, outline and shape by origin: the last of `origins` is filled, the others are hollow."""
+    import altair as alt
+
+    legend = alt.Legend(title=None, values=[*shown], symbolOpacity=1) if len(shown) > 1 else None
+    hollow = len(origins) - 1
+    ranges = {
+        alt.Fill: [theme.paper] * hollow + [theme.series[0]],
+        alt.Stroke: [theme.muted] * hollow + [theme.series[0]],
+        alt.Shape: [*("circle", "diamond", "square")[:hollow], "circle"],
+    }
+    return [
+        mark("origin:N", scale=alt.Scale(domain=[*origins], range=values), legend=legend)
+        for mark, values in ranges.items()
     ]
 
 

@@ -142,8 +142,13 @@ class Lexicon:
         order: Numbers = both[np.argsort(-self.rarity[both], kind="stable")]
         return order
 
-    def mark(self, texts: Sequence[str], query: str, generated: str = "") -> list[list[Segment]]:
+    def mark(
+        self, texts: Sequence[str], query: str, generated: str = "", *, only_generated: bool = False
+    ) -> list[list[Segment]]:
         """Split texts into segments, and mark words shared with a query or generated text.
+
+        With `only_generated` the generated text alone was searched with, so that words of the
+        query count only where it has them too.
 
         The weight of a word is 3 for the rarest terms, and 0 for function words, numbers, and
         terms in many documents of the corpus.
@@ -156,7 +161,8 @@ class Lexicon:
         weights = self._weights_of_stems(f"{query} {generated}")
         marked: dict[str, Segment] = {}
         for word in {match[0] for row in words[2:] for match in row}:
-            shared = [stem for stem in stems[word] if stem in of_query or stem in of_generated]
+            searched = of_generated if only_generated else of_query | of_generated
+            shared = [stem for stem in stems[word] if stem in searched]
             weight = max((weights.get(stem, 0) for stem in shared), default=0)
             if weight and is_informative(word):
                 is_generated = not any(stem in of_query for stem in shared)
