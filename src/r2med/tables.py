@@ -78,15 +78,28 @@ class Tabular(ABC):
         return csv_text(self.to_arrow())
 
 
-#: Rules, tabular numerals and quiet headings; colours follow the notebook's text colour, so that
-#: tables suit light and dark themes.
+#: The look of the explorer; colours are mixed with the notebook's text colour, so that tables suit
+#: light and dark themes.
 _NOTEBOOK_STYLE = """<style>
-.r2med table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 8px 0; }
-.r2med th, .r2med td { padding: 4px 12px; border: 0; background: none; color: inherit;
-  border-bottom: 1px solid color-mix(in srgb, currentColor 18%, transparent); }
-.r2med th { font-weight: 400; opacity: 0.7; vertical-align: bottom; }
-.r2med tr:hover td { background: color-mix(in srgb, #0f8f8f 12%, transparent); }
-.r2med p { margin: 6px 0; max-width: 75ch; }
+.r2med { font: 14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif;
+  --r2med-accent: color-mix(in srgb, #14908c 75%, currentColor);
+  --r2med-line: color-mix(in srgb, currentColor 16%, transparent);
+  --r2med-quiet: color-mix(in srgb, currentColor 68%, transparent); overflow-x: auto; }
+.r2med table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 8px 0;
+  border: 0; border-top: 2px solid var(--r2med-accent); }
+.r2med th, .r2med td { padding: 5px 10px; border: 0; background: none; color: inherit;
+  border-bottom: 1px solid var(--r2med-line); white-space: nowrap; }
+.r2med th { font-weight: 400; font-size: 12px; white-space: normal; vertical-align: bottom;
+  color: var(--r2med-quiet); }
+.r2med td.text { white-space: normal; min-width: 16em; max-width: 60em; }
+.r2med td.section { color: var(--r2med-quiet); padding-top: 12px; font-size: 12px; }
+.r2med td b { color: var(--r2med-accent); font-weight: 650; }
+.r2med td.system, .r2med .system { font-family: ui-monospace, Menlo, Consolas, monospace;
+  font-size: 13px; }
+.r2med tr:hover td { background: color-mix(in srgb, #14908c 10%, transparent); }
+.r2med p { margin: 6px 0; max-width: 80ch; color: var(--r2med-quiet); font-size: 13px; }
+.r2med p b { font-size: 15px; font-weight: 650; color: var(--r2med-ink, inherit); }
+.r2med p:has(b) { color: inherit; margin-top: 12px; }
 </style>"""
 
 

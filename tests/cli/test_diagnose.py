@@ -44,7 +44,7 @@ def test_one_query_is_shown_with_its_evidence() -> None:
     done = run("diagnose", "bm25", "--task", TASK, "--query", "1")
 
     assert done.code == 0, done.err
-    assert "asked for: Botulism" in done.out
+    assert "expected answer: Botulism" in done.out
     assert "rank " in done.out
     assert "of all documents share as much" in " ".join(done.out.split())
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -183,6 +184,25 @@ def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> 
     sides = re.findall('class="bar (lost|even|won)"', page)
     assert len(sides) == len(comparison.tasks[TASK])
     assert sides == sorted(sides, key=["lost", "even", "won"].index)
+
+
+def test_a_verdict_is_corrected_over_all_stored_pairs_as_the_leaderboard_is(
+    library: Library,
+) -> None:
+    r2med.evaluate("bm25-nano", TASK)
+    snapshot = library.snapshot()
+    rows = {row.system: row for row in snapshot.board("demo", task=TASK).rows if row.letters}
+
+    for first, second in combinations(rows, 2):
+        page = compare_page(
+            snapshot, server_link, scope=TASK, systems=[first, second], metric="ndcg@10"
+        )
+        [verdict] = re.findall('<p class="answer">(.*?)</p>', page)
+
+        [corrected] = re.findall(r"alone, (\S+) corrected over all 3 pairs stored here", verdict)
+        is_significant = float(corrected.removeprefix("&lt;")) < 0.05
+        shares_a_band = bool(set(rows[first].letters) & set(rows[second].letters))
+        assert is_significant != shares_a_band
 
 
 def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_system(
@@ -377,5 +397,5 @@ def test_a_result_without_the_metric_of_the_page_has_no_interval_of_another(
 ) -> None:
     page = system_page(library.snapshot(), server_link, "bm25", suite="demo", metric="rbp")
 
-    stored = page.partition("Stored results")[2].partition("</table>")[0]
-    assert "–" in stored and " to " not in stored
+    stored = page.partition("<h2>By task</h2>")[2].partition("</table>")[0]
+    assert "–" in stored and 'class="span"' not in stored

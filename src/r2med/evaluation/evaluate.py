@@ -16,6 +16,7 @@ from r2med.evaluation.task_runner import TaskRunner
 from r2med.execution.options import RunOptions
 from r2med.execution.resources import Progress, Resources, Warn, ignore_progress, log_warning
 from r2med.measure.metrics import Metric, parse_metric
+from r2med.results.evaluation import ResultList
 from r2med.results.record import Result
 from r2med.results.select import find_local_tasks
 from r2med.results.store import DEFAULT_FOLDER, Store
@@ -172,7 +173,7 @@ def evaluate_all(
     task_list = _resolve_tasks(_as_list(tasks), find_local_tasks(results))
     if resources is not None and options is not None:
         raise UsageError("give `options` or `resources`, not both: resources have options.")
-    finished: list[Result] = []
+    finished = ResultList()
     with ExitStack() as stack:
         display = stack.enter_context(
             _progress_display(progress, len(system_list) * len(task_list))

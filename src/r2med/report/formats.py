@@ -18,11 +18,13 @@ from rich.text import Text
 
 from r2med.report.console import console, echo, echo_json, visible
 from r2med.report.drawing import draw
-from r2med.report.table import Cell, Grid, SystemName
+from r2med.report.table import Cell, Column, Grid, SystemName
 from r2med.tables import Tabular
 
 Format = Literal["table", "markdown", "latex", "csv", "json"]
 
+#: A command between backticks.
+_CODE = re.compile(r"`([^`\n]+)`")
 #: A hyphen used as a minus sign.
 _MINUS = re.compile(r"(?<![^\s(])-(?=\d)")
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|~$])")
@@ -40,6 +42,8 @@ _PARAGRAPHS = {
 }
 #: A page of Markdown or HTML has no edge; on paper a wider layout would be set too small to read.
 _PAGE_WIDTH, _PAPER_WIDTH = 10_000, 110
+#: Characters of a cell of HTML that stay on one line.
+_LONG_CELL = 60
 #: Sets a table no wider than the lines of a page.
 _FITTED = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%"
 
@@ -168,19 +172,41 @@ def markdown(text: str) -> str:
 
 
 def _html_table(grid: Grid) -> str:
-    titles: list[Cell] = [column.title for column in grid.columns]
-    sides = ["right" if column.right else "left" for column in grid.columns]
-    lines = []
-    for tag, row in [("th", titles), *(("td", row) for row in _full_rows(grid))]:
-        texts = (_cell(cell, _html, "<b>{}</b>") for cell in row)
-        tags = (f'<{tag} style="text-align:{side}">' for side in sides)
-        cells = (f"{opening}{text}</{tag}>" for opening, text in zip(tags, texts, strict=True))
+    heads = "".join(
+        f'<th style="text-align:{_side(column)}">{_html(str(column.title))}</th>'
+        for column in grid.columns
+    )
+    lines = [f"<thead><tr>{heads}</tr></thead><tbody>"]
+    for row in grid.rows_with_best:
+        if len(row) < len(grid.columns):
+            section = _cell(row[0], _html, "<b>{}</b>")
+            lines.append(
+                f'<tr><td class="section" colspan="{len(grid.columns)}">{section}</td></tr>'
+            )
+            continue
+        cells = (
+            f'<td{_class_of(cell)} style="text-align:{_side(column)}">'
+            f"{_cell(cell, _html, '<b>{}</b>')}</td>"
+            for cell, column in zip(row, grid.columns, strict=True)
+        )
         lines.append(f"<tr>{''.join(cells)}</tr>")
-    return f"<table>{''.join(lines)}</table>"
+    return f"<table>{''.join(lines)}</tbody></table>"
+
+
+def _side(column: Column) -> str:
+    return "right" if column.right else "left"
+
+
+def _class_of(cell: Cell) -> str:
+    """The class of a cell of HTML: names of systems, and texts that may be broken."""
+    if isinstance(cell, SystemName):
+        return ' class="system"'
+    return ' class="text"' if len(str(cell or "")) > _LONG_CELL else ""
 
 
 def _html(text: str) -> str:
-    return escape(visible(text))
+    """Escaped text in which commands between backticks are code."""
+    return _CODE.sub(r"<code>\1</code>", escape(visible(text)))
 
 
 def _latex_table(captions: Iterable[str], grid: Grid, notes: Iterable[str]) -> str:

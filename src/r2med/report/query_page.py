@@ -47,7 +47,7 @@ def draw_query(page: Explained, out: Paper) -> None:
     _print_indented(task.query(query.query_id).strip(), out)
     if query.answer:
         of = f" ({query.body_system})" if query.body_system else ""
-        out.print(f"asked for: {query.answer}{of}")
+        out.print(f"expected answer: {query.answer}{of}")
     unjudged = f" ({query.holes} of the top {TOP} are unjudged)" if query.holes else ""
     out.print(f"{diagnosis.metric} × 100 = {100 * query.score:.2f}, {query.outcome}{unjudged}")
     if page.expansion is not None:

@@ -145,6 +145,14 @@ class Evaluation(Tabular):
         return records
 
 
+class ResultList(list[Result]):
+    """A list of results that notebooks show as one table."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table of `r2med eval`."""
+        return Evaluation(self)._repr_html_()
+
+
 @dataclass(frozen=True, eq=False)
 class Stored(Tabular):
     """The content of a results folder, one row per result: keys, all metrics, sizes and ages."""

@@ -130,9 +130,9 @@ def assign_letters(rows: Sequence[Standing], metric: str, averaging: Averaging) 
     lettered = list(rows)
     for row_index, names, p_of_row in zip(tested, letters(different), corrected, strict=True):
         corrected_p = {
-            rows[other].system: float(p)
-            for other, p in zip(tested, p_of_row, strict=True)
-            if other != row_index
+            rows[rival_index].system: float(p)
+            for rival_index, p in zip(tested, p_of_row, strict=True)
+            if rival_index != row_index
         }
         lettered[row_index] = replace(
             rows[row_index], letters=names, tests=tests, corrected_p=corrected_p

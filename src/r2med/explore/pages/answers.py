@@ -270,8 +270,8 @@ def _describe_scores(report: AnswerReport) -> str:
     best = max((row for row in report.rows if row.system), key=lambda row: row.score, default=None)
     if sentence or best is None:
         return sentence or f"{plural(len(report.rows), 'condition is', 'conditions are')} scored."
-    others = [f"{row.condition} {points(row.score)}" for row in report.rows if not row.system]
-    compared = f" against {join_words(others)}" if others else ""
+    references = [f"{row.condition} {points(row.score)}" for row in report.rows if not row.system]
+    compared = f" against {join_words(references)}" if references else ""
     return f"With passages of {best.system} answers score {points(best.score)}{compared}."
 
 

@@ -76,7 +76,8 @@ def compare_page(
     contrasts.sort(key=lambda row: (not row["scores"], -abs(row["difference"] or 0), row["common"]))
     names = [snapshot.names[system] for system in systems]
     title = f"{names[0]} against {names[1]}" if len(names) == 2 else f"{len(names)} systems"
-    sentences, remarks = [], []
+    sentences: list[str] = []
+    remarks: list[str] = []
     if len(systems) > 2:
         sentences.append(describe_grid(comparison))
     else:

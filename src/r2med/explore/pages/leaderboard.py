@@ -254,7 +254,7 @@ def headline(board: Leaderboard) -> str:
     """Who leads, how sure that is, and among how many."""
     ranked = [row for row in board.rows if row.mean is not None]
     if not ranked:
-        return ""
+        return _describe_incomplete(board)
     best = ranked[0]
     counts = {word: sum(row.origin == word for row in ranked) for word in ORIGINS}
     of = join_words(f"{n} {word}" for word, n in counts.items() if n)
@@ -264,6 +264,18 @@ def headline(board: Leaderboard) -> str:
     if board.suite.name == LOCAL:
         text += f" over {plural(best.aggregates.queries or 0, 'query', 'queries')}"
     return f"{text}. {_level_with(best, ranked)}".strip()
+
+
+def _describe_incomplete(board: Leaderboard) -> str:
+    """Say how far a board is whose rows all lack tasks; empty without rows."""
+    if not board.rows:
+        return ""
+    most = max(len(row.values) for row in board.rows)
+    systems = plural(len(board.rows), "system is", "systems are")
+    return (
+        f"{systems} measured on up to {most} of {plural(len(board.tasks), 'task')}; a mean and "
+        "a rank need all of them."
+    )
 
 
 def with_interval(row: Standing) -> str:

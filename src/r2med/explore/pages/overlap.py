@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from r2med.errors import MissingError
 from r2med.explore.library import Snapshot
+from r2med.explore.pages.task import BASELINE
 from r2med.explore.render import Link, points, render
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.compare import query_scores
@@ -22,7 +23,6 @@ _FEWEST = 16
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 260, 40, 20, 12, 32
 #: Between the points of two systems at one overlap, and between a point and its number.
 _SHIFT, _LABEL = 4, 16
-BASELINE = "bm25"
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class OverlapChart:
         """Return positions and scores of the first and last group, away from the other system."""
         labels = []
         for index in (0, -1):
-            group, other = self.groups[system][index], self.groups[1 - system][index]
-            is_above = group.score > other.score or (group.score == other.score and system == 0)
+            group, rival = self.groups[system][index], self.groups[1 - system][index]
+            is_above = group.score > rival.score or (group.score == rival.score and system == 0)
             end = self.y(group.interval.high if is_above else group.interval.low)
             y = end - _LABEL / 2 if is_above else end + _LABEL
             labels.append((self.point_x(group, system), round(y, 1), group.score))

@@ -115,14 +115,14 @@ def _excerpt(text: str, terms: Sequence[str]) -> list[Segment]:
     """The part of a text that begins shortly before the first match, in segments."""
     flat = " ".join(text.split())
     pattern = re.compile("|".join(map(re.escape, terms)), re.IGNORECASE)
-    match = pattern.search(flat)
-    start = flat.rfind(" ", 0, max(0, match.start() - _BEFORE)) + 1 if match else 0
-    shown = ("… " if start else "") + snippet(flat[start:], _EXCERPT)
+    first = pattern.search(flat)
+    start = flat.rfind(" ", 0, max(0, first.start() - _BEFORE)) + 1 if first else 0
+    excerpt = ("… " if start else "") + snippet(flat[start:], _EXCERPT)
     segments, end = [], 0
-    for found in pattern.finditer(shown):
-        segments += [Segment(shown[end : found.start()]), Segment(found[0], 2)]
-        end = found.end()
-    return [*segments, Segment(shown[end:])]
+    for match in pattern.finditer(excerpt):
+        segments += [Segment(excerpt[end : match.start()]), Segment(match[0], 2)]
+        end = match.end()
+    return [*segments, Segment(excerpt[end:])]
 
 
 def _rows(ids: pa.LargeStringArray, texts: pa.LargeStringArray, terms: Sequence[str]) -> list[int]:

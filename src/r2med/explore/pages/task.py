@@ -23,10 +23,12 @@ from r2med.results.diagnosis.causes import CAUSES
 from r2med.results.diagnosis.findings import TaskDiagnosis
 from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
+from r2med.results.store import LOCAL
 from r2med.tasks.registry import registered_task, suites
 from r2med.tasks.task import Task
 
 METRIC = "ndcg@10"
+BASELINE = "bm25"
 _BINS = 20
 _EXCERPT = 140
 _BAR, _HEIGHT = 14, 64
@@ -251,7 +253,9 @@ class TaskCard:
     is_published: bool
     address: str | None
     dots: Sequence[tuple[str, float]]
-    """By stored system its score."""
+    """By system its score, the best first; those of published figures if nothing is stored."""
+    baseline: float | None
+    """The score of bm25 among them; None if it is the best itself or has no score."""
 
 
 def tasks_page(snapshot: Snapshot, link: Link) -> str:
@@ -261,71 +265,99 @@ def tasks_page(snapshot: Snapshot, link: Link) -> str:
     groups: list[tuple[str, str, list[TaskCard]]] = []
     for suite in suites():
         board = snapshot.board(suite.name, metric=METRIC) if suite.entries else None
-        published = {}
-        for task in suite.entries:
-            rows = [row for row in board.rows if task.name in row.values] if board else []
-            best = max(rows, key=lambda row: row.values[task.name], default=None)
-            if best is not None:
-                published[task.name] = (best.name, best.values[task.name])
-        cards = [
-            _task_card(
-                snapshot,
-                link,
-                entry.name,
-                entry.source,
-                entry.description,
-                " · ".join(dict.fromkeys([entry.family, entry.scenario])),
-                stored.get(entry.name, {}),
-                published.get(entry.name),
+        published = [row for row in board.rows if row.origin != "measured"] if board else []
+        cards = []
+        for entry in suite.entries:
+            results = stored.get(entry.name, {})
+            dots = _stored_dots(snapshot, results) or [
+                (row.name, row.values[entry.name]) for row in published if entry.name in row.values
+            ]
+            kinds = " · ".join(dict.fromkeys([entry.family, entry.scenario]))
+            counts = [_describe_size(results, entry.counts), kinds]
+            # The sentence after the first repeats what the chip of the suite says.
+            description = entry.description.partition(". ")[0].rstrip(".") + "."
+            cards.append(
+                _task_card(link, entry.name, entry.source, description, counts, dots, bool(results))
             )
-            for entry in suite.entries
-        ]
         groups.append((suite.name, suite.title, cards))
-    groups.sort(key=lambda group: not any(card.dots for card in group[2]))
+    groups.sort(key=lambda group: not any(card.dots and not card.is_published for card in group[2]))
     if local:
         cards = [
-            _task_card(snapshot, link, name, name, "Your own data.", "", stored[name], None)
+            _task_card(
+                link,
+                name,
+                name,
+                "Your own data.",
+                [_describe_size(stored[name], {})],
+                _stored_dots(snapshot, stored[name]),
+                True,
+            )
             for name in local
         ]
-        groups.insert(0, ("local", "Your data", cards))
+        groups.insert(0, (LOCAL, "Your data", cards))
     return render(
         "tasks.html",
         link,
         page="tasks",
         title="Tasks",
         groups=groups,
-        answer=f"{plural(len(stored), 'task has', 'tasks have')} stored results, "
-        f"{plural(len(snapshot.results), 'result')} in all.",
+        baseline=BASELINE,
+        answer=_describe_tasks(groups),
     )
 
 
+def _stored_dots(snapshot: Snapshot, results: Mapping[str, Result]) -> list[tuple[str, float]]:
+    return [(snapshot.names[system], r.metrics[METRIC]) for system, r in results.items()]
+
+
+def _describe_size(results: Mapping[str, Result], counts: Mapping[str, int]) -> str:
+    """Queries and documents of stored results, else of the manifest; empty if unknown."""
+    newest = next(iter(results.values()), None)
+    if newest is not None:
+        queries, documents = newest.record.task.judged_queries, newest.record.task.documents
+    elif "queries" in counts and "documents" in counts:
+        queries, documents = counts["queries"], counts["documents"]
+    else:
+        return ""
+    return f"{plural(queries, 'query', 'queries')}, {plural(documents, 'document')}"
+
+
 def _task_card(
-    snapshot: Snapshot,
     link: Link,
     name: str,
     label: str,
     description: str,
-    note: str,
-    results: Mapping[str, Result],
-    published: tuple[str, float] | None,
+    counts: Sequence[str],
+    dots: Sequence[tuple[str, float]],
+    is_stored: bool,
 ) -> TaskCard:
-    dots = [(snapshot.names[system], r.metrics[METRIC]) for system, r in results.items()]
-    newest = next(iter(results.values()), None)
-    counts = note
-    if newest is not None:
-        counts = f"{plural(newest.record.task.judged_queries, 'query', 'queries')}, "
-        counts += plural(newest.record.task.documents, "document") + (f" · {note}" if note else "")
-    best, score = dots[0] if dots else published or ("", None)
+    ranked = sorted(dots, key=lambda dot: -dot[1])
+    best, score = ranked[0] if ranked else ("", None)
     return TaskCard(
         name,
         label,
         description,
-        counts,
+        " · ".join(filter(None, counts)),
         best,
         score,
-        not dots and published is not None,
+        bool(ranked) and not is_stored,
         link("task", task=name),
-        dots,
+        ranked,
+        dict(ranked[1:]).get(BASELINE),
+    )
+
+
+def _describe_tasks(groups: Sequence[tuple[str, str, Sequence[TaskCard]]]) -> str:
+    """Say how many tasks have results here, and which of them is hardest."""
+    measured = [
+        card for *_, cards in groups for card in cards if card.dots and not card.is_published
+    ]
+    if not measured:
+        return "No task has stored results yet; cards show the best published figures."
+    hardest = min(measured, key=lambda card: card.score or 0.0)
+    return (
+        f"{plural(len(measured), 'task has', 'tasks have')} results here. Hardest so far: "
+        f"{hardest.label}, where {hardest.best} reaches {points(hardest.score)}."
     )
 
 

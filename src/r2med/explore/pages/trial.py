@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from r2med.explore.library import Snapshot, task_words
 from r2med.explore.render import Link, plural, render
 from r2med.report.table import snippet
+from r2med.results.diagnosis.findings import label_of
 from r2med.results.diagnosis.lexicon import Segment
 from r2med.systems.registry import is_plain
 from r2med.tasks.registry import all_entries
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 LONGEST = 20_000
 MOST_SYSTEMS = 2
 _ALWAYS = ("bm25", "bm25-lucene")
-_EXCERPT = 400
+_EXCERPT = 260
+#: Typed queries to begin with, each with a task that has an answer to it.
 _EXAMPLES = (
-    "fever that comes back every second day, and a large spleen",
-    "tremor of the hands that stops with a drink",
-    "painful rash and sore eyes after a new drug for seizures",
+    ("belly pain, weak arms and dark red urine after starting the pill", "demo/medqa-diag"),
+    ("why is the breath of a camel dry on a cold morning", "demo/biology"),
+    ("numb feet after weeks of laughing gas at parties", "demo/medical-sciences"),
 )
 
 
@@ -45,6 +47,8 @@ class RankedDocument:
     other_rank: int | None
     """Its rank in the column that this one is compared with; None if it is not there."""
     segments: Sequence[Segment]
+    label: str = ""
+    """Its judgement; empty if the text is not a query of the task."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,17 @@ class StageColumn:
     is_compared: bool
     """Whether ranks are compared with those of another column."""
     hits: Sequence[RankedDocument]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A typed query to begin with."""
+
+    text: str
+    task: str
+    systems: str
+    """The names of the systems that it compares."""
+    address: str | None
 
 
 @dataclass(frozen=True)
@@ -115,7 +130,8 @@ def trial_page(
         outcome=outcome,
         problem=outcome.problem.splitlines(),
         longest=LONGEST,
-        examples=_EXAMPLES,
+        examples=_example_links(snapshot, link, tasks),
+        known_query=_known_query(snapshot, request) if columns else None,
         answer=answer,
         columns=columns,
         costs=costs,
@@ -124,6 +140,36 @@ def trial_page(
             for system, tried in outcome.trials.items()
             if tried.searched
         ],
+    )
+
+
+def _example_links(snapshot: Snapshot, link: Link, tasks: Mapping[str, str]) -> list[Example]:
+    """Return queries to begin with: bm25 beside the best system that asks no model."""
+    links = []
+    for text, task in _EXAMPLES:
+        if task not in tasks:
+            continue
+        stored = snapshot.of_task(task)
+        rivals = [
+            system
+            for system, result in stored.items()
+            if system != _ALWAYS[0]
+            and is_plain(system)
+            and all(stage.llm is None for stage in result.record.stages)
+        ]
+        systems = [_ALWAYS[0], *rivals[:1]]
+        names = " beside ".join(snapshot.names[system] for system in systems)
+        address = link("try", text=text, task=task, system=systems)
+        links.append(Example(text, task, names, address))
+    return links
+
+
+def _known_query(snapshot: Snapshot, request: Request) -> str | None:
+    """The query of the task that was typed, if it is one."""
+    queries = snapshot.library.task(request.task).queries
+    typed = " ".join(request.text.split())
+    return next(
+        (query_id for query_id, text in queries.items() if " ".join(text.split()) == typed), None
     )
 
 
@@ -149,7 +195,10 @@ def _columns(
     snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]
 ) -> list[StageColumn]:
     """Columns of two systems compared with each other, or of stages with the stage before."""
-    lexicon = snapshot.library.scene(snapshot.library.task(request.task)).lexicon
+    scene = snapshot.library.scene(snapshot.library.task(request.task))
+    lexicon = scene.lexicon
+    query_id = _known_query(snapshot, request)
+    judged = scene.judged.get(query_id, {}) if query_id else {}
     rankings: list[tuple[str, list[tuple[str, float]], str]]
     if len(trials) > 1:
         rankings = [
@@ -169,7 +218,13 @@ def _columns(
         texts = [snippet(lexicon.text(name) or "", _EXCERPT) for name, _ in ranking]
         marked = lexicon.mark(texts, request.text, searched)
         hits = [
-            RankedDocument(name, score, ranks.get(name), segments)
+            RankedDocument(
+                name,
+                score,
+                ranks.get(name),
+                segments,
+                label_of(judged.get(name)) if query_id else "",
+            )
             for (name, score), segments in zip(ranking, marked, strict=True)
         ]
         columns.append(StageColumn(title, compared >= 0, hits))

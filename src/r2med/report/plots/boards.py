@@ -92,10 +92,10 @@ def _encode_points(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
     """How points look: measured ones filled and printed ones hollow, or by type of system."""
     present = {point[field] for point in points}
     titles = _TITLES[field]
-    shown = [title for title in titles if title in present]
+    legend = [title for title in titles if title in present]
     if field == "origin":
-        return encode_origin(theme, titles, shown)
-    return encode_marks(field, titles, theme, shown)
+        return encode_origin(theme, titles, legend)
+    return encode_marks(field, titles, theme, legend)
 
 
 def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) -> dict[str, Any]:

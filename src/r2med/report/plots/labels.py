@@ -55,17 +55,17 @@ def place_labels(
         texts: Their names.
         above: How many of them, the first ones, are on the line of the best and named above it.
     """
-    taken = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in positions]
+    covered = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in positions]
     labels: list[Label | None] = []
     for order, (index, text) in enumerate(zip(indices, texts, strict=True)):
         candidates = _ABOVE if order < above else _BELOW
         chosen = None
         for label in candidates:
-            box = box_of(positions[index], label, text)
-            others = (other for place, other in enumerate(taken) if place != index)
-            if not any(overlap(box, other) for other in others):
+            label_box = box_of(positions[index], label, text)
+            boxes = [box for box_index, box in enumerate(covered) if box_index != index]
+            if not any(overlap(label_box, box) for box in boxes):
                 chosen = label
-                taken.append(box)
+                covered.append(label_box)
                 break
         labels.append(chosen)
     return labels

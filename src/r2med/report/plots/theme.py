@@ -78,11 +78,11 @@ def encode_marks(
     ]
 
 
-def encode_origin(theme: Theme, origins: Sequence[str], shown: Sequence[str]) -> list[Any]:
+def encode_origin(theme: Theme, origins: Sequence[str], values: Sequence[str]) -> list[Any]:
     """Fill, outline and shape by origin: the last of `origins` is filled, the others are hollow."""
     import altair as alt
 
-    legend = alt.Legend(title=None, values=[*shown], symbolOpacity=1) if len(shown) > 1 else None
+    legend = alt.Legend(title=None, values=[*values], symbolOpacity=1) if len(values) > 1 else None
     hollow = len(origins) - 1
     ranges = {
         alt.Fill: [theme.paper] * hollow + [theme.series[0]],
@@ -90,8 +90,8 @@ def encode_origin(theme: Theme, origins: Sequence[str], shown: Sequence[str]) ->
         alt.Shape: [*("circle", "diamond", "square")[:hollow], "circle"],
     }
     return [
-        mark("origin:N", scale=alt.Scale(domain=[*origins], range=values), legend=legend)
-        for mark, values in ranges.items()
+        mark("origin:N", scale=alt.Scale(domain=[*origins], range=looks), legend=legend)
+        for mark, looks in ranges.items()
     ]
 
 
