@@ -111,6 +111,13 @@ def test_coverage_is_low_below_the_stated_share(judged: float, is_low: bool) -> 
     assert JudgedCoverage(judged, 1.0).is_low is JudgedCoverage(1.0, judged).is_low is is_low
 
 
+def test_a_share_just_below_the_limit_is_not_rounded_to_it() -> None:
+    pair = pair_of([0.1, 0.2, 0.3, 0.2, 0.1, 0.2, 0.3, 0.2])
+    verdict = verdict_on(pair, coverage=JudgedCoverage(0.096, 0.104))
+
+    assert "Judged@10: A 9.6 %, B 10 %. Below 10 %," in verdict.text
+
+
 def test_equal_systems_have_the_same_mean() -> None:
     verdict = verdict_on(pair_of([0.0, 0.0, 0.0]))
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.errors import DataError
+from r2med.models import embedding_cache
 from r2med.models.embedding_cache import (
     EmbeddingCache,
     EncodedTexts,
@@ -103,6 +104,20 @@ def test_vectors_of_two_widths_are_told(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="vectors of 4 and of 5 numbers by one model"):
         read(cache, ["a", "b"])
+
+
+def test_another_schema_of_the_files_is_another_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def folder_of_cache() -> Path | None:
+        return open_cache("embeddings", {"model": 1}, "m", pytest.fail, root=tmp_path).folder
+
+    before = folder_of_cache()
+    assert folder_of_cache() == before
+
+    monkeypatch.setattr(embedding_cache, "_SCHEMA", embedding_cache._SCHEMA + 1)
+
+    assert folder_of_cache() != before
 
 
 def test_a_form_is_part_of_the_address() -> None:

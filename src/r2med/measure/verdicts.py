@@ -244,8 +244,8 @@ class Verdict:
 
     def _coverage_remark(self, coverage: JudgedCoverage) -> str:
         judged = (
-            f"Judged@10: {self.a} {format_percent(coverage.judged_a)}, "
-            f"{self.b} {format_percent(coverage.judged_b)}."
+            f"Judged@10: {self.a} {_format_judged(coverage.judged_a)}, "
+            f"{self.b} {_format_judged(coverage.judged_b)}."
         )
         if not coverage.is_low:
             return judged
@@ -259,6 +259,13 @@ class Verdict:
             f"{format_points(abs(condensed.difference), 1)} points higher "
             f"({format_p_equation(condensed.p_randomisation)})."
         )
+
+
+def _format_judged(share: float) -> str:
+    """Return a share in percent; with a decimal if rounding would hide that it is low."""
+    text = format_percent(share)
+    is_hidden = share < LOW_COVERAGE and text == format_percent(LOW_COVERAGE)
+    return f"{100 * share:.1f} %" if is_hidden else text
 
 
 def decide(
