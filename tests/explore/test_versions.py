@@ -70,3 +70,12 @@ def test_an_address_may_name_a_system_by_its_label(path: str, tmp_path: Path) ->
 
     by_spec = [SPEC, "bm25"] if path == "/compare" else SPEC
     assert by_label == read_page(tmp_path, path, suite="demo", system=by_spec)
+
+
+def test_questions_of_the_first_page_name_the_version_that_they_lead_to(tmp_path: Path) -> None:
+    retrained(tmp_path)
+
+    page = read_page(tmp_path, "/", suite="demo")
+
+    assert "Is tiny really better than bm25?" in page
+    assert "Where does tiny fail most?" in page

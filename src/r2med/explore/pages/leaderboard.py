@@ -132,18 +132,19 @@ def next_steps(board: Leaderboard, link: Link) -> list[tuple[str, str, str]]:
     """Return where to go from here: an address, the question it answers, and what it shows."""
     steps = []
     systems = chart_systems(board)
-    names = {row.system: row.name for row in board.rows}
+    # Several versions of a system are rows of one spec; the pages show the first of them.
+    measured = [row for row in reversed(board.rows) if row.origin == "measured"]
+    first_rows = {row.system: row for row in measured}
     if systems is not None:
-        best, rival = systems
+        best, rival = (first_rows[system] for system in systems)
         compared = link("compare", scope=board.suite.name, system=systems, metric=board.metric)
-        question = f"Is {names[best]} really better than {names[rival]}?"
+        question = f"Is {best.name} really better than {rival.name}?"
         steps.append((compared, question, "Query by query, with tests"))
-        [row] = [row for row in board.rows if row.system == best and row.origin == "measured"]
-        if row.values:
-            task = min(row.values, key=row.values.__getitem__)
-            hint = f"{task_label(task)}, {points(row.values[task])}: queries and causes"
-            question = f"Where does {names[best]} fail most?"
-            steps.append((link("task", task=task, system=best), question, hint))
+        if best.values:
+            task = min(best.values, key=best.values.__getitem__)
+            hint = f"{task_label(task)}, {points(best.values[task])}: queries and causes"
+            question = f"Where does {best.name} fail most?"
+            steps.append((link("task", task=task, system=best.system), question, hint))
     question = "What would it find if I typed this?"
     steps.append((link("try"), question, "Any question, two systems side by side"))
     return [(href, question, hint) for href, question, hint in steps if href is not None]
