@@ -19,7 +19,7 @@ from ipaddress import ip_address
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -85,6 +85,8 @@ class Guard:
         answer = self._refusal(scope) or self._ask_for_token(scope) or self._app
         try:
             await answer(scope, receive, send_with_headers)
+        except ClientDisconnect:  # the visitor has left: nobody to answer, and no failure
+            return
         except Exception as error:
             _log.error("%s", failure_line(scope, error))
             if not started:

@@ -27,6 +27,9 @@ PORT = 8642
 #: Open connections, and seconds in which one must send a whole request.
 MOST_CONNECTIONS = 200
 REQUEST_SECONDS = 20.0
+#: Connections that wait at the socket. The event loop accepts as many at once before it checks
+#: their number, so a larger value could exhaust the open files.
+_BACKLOG = 100
 #: Numbers of malloc.h: the most heaps, and the size from which a block gets separate pages.
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 _log = logging.getLogger("r2med.serve")
@@ -81,7 +84,7 @@ def open_listener(host: str, port: int | None, *, usual: int = PORT) -> socket.s
     problem = ""
     for candidate in (usual, 0) if port is None else (port,):
         try:
-            return socket.create_server((host, candidate), family=family, backlog=128)
+            return socket.create_server((host, candidate), family=family, backlog=_BACKLOG)
         except OSError as error:
             problem = error.strerror or str(error)
     raise UsageError(f"--host {host} --port {port}: {problem}. Choose another with --port.")
@@ -104,6 +107,7 @@ def run_server(app: Starlette, listener: socket.socket, *, browse: str | None = 
         lifespan="on",
         server_header=False,
         proxy_headers=False,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=5,
     )
     try:
