@@ -167,6 +167,8 @@ from ray._private import worker
 session = Path(worker._global_node.get_session_dir_path())
 token = os.environ["RAY_AUTH_TOKEN"]
 assert os.environ["RAY_AUTH_MODE"] == "token" and len(token) == 64
+private = session.parents[1]
+assert stat.S_IMODE(private.stat().st_mode) == 0o700, private
 for path in [session, *session.rglob("*")]:
     status = path.lstat()
     if stat.S_ISREG(status.st_mode) or stat.S_ISSOCK(status.st_mode):
@@ -179,6 +181,7 @@ if "close" in sys.argv:
     handle.kill()
     assert not ray.is_initialized()
     assert not worker._global_node
+    assert not private.exists()
 print("done")
 """
 

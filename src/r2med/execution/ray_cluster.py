@@ -14,14 +14,17 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from r2med.errors import MissingError, first_line, need
@@ -53,6 +56,8 @@ _SETTINGS = {
 #: Ray's processes wait for each other for 15 s, which cannot be changed. A busy machine may need
 #: longer, and is faster the second time, when the files are in memory.
 _START_ATTEMPTS = 4
+#: The names of Ray's sockets may have 107 characters, which a longer temporary folder would exceed.
+_SHORT_FOLDER = "/tmp"
 #: Set for a cluster that is started here: Ray listens on the loopback interface only (the first
 #: variable does that, despite its name), and requests need a token.
 _OWN_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
@@ -100,6 +105,8 @@ class RayWorkers(Workers):
         self._device = device
         self._ray: Any = None
         self._started_here = False
+        self._folder: Path | None = None
+        """The private folder of a cluster that was started here."""
         self._checked_at = 0.0
         self._count = 0
         self._resources_each: dict[str, int] = {}
@@ -110,7 +117,9 @@ class RayWorkers(Workers):
         super().close()
         if self._started_here and self._ray is not None:
             self._ray.shutdown()
-        self._ray = None
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._ray, self._folder = None, None
 
     def _capacity(self) -> int:
         if self._ray is None or time.monotonic() - self._checked_at > CAPACITY_CHECK_SECONDS:
@@ -150,7 +159,9 @@ class RayWorkers(Workers):
                 if address:
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
                 else:
-                    _start_cluster(ray)
+                    # Ray makes its folders writable for everyone, so they are inside a private one.
+                    self._folder = Path(tempfile.mkdtemp(prefix="r2med-ray-", dir=_SHORT_FOLDER))
+                    _start_cluster(ray, self._folder)
             except (OSError, ValueError, RuntimeError) as problem:
                 raise _unreachable(self.name, first_line(problem)) from None
             self._started_here = True
@@ -173,8 +184,8 @@ def _set_token() -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
-def _start_cluster(ray: Any) -> None:
-    """Start a cluster on this machine whose files only this user can read."""
+def _start_cluster(ray: Any, folder: Path) -> None:
+    """Start a cluster on this machine whose files, in `folder`, only this user can reach."""
     with _private_files():
         start_node(
             lambda: ray.init(
@@ -184,6 +195,7 @@ def _start_cluster(ray: Any) -> None:
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level="ERROR",
+                _temp_dir=str(folder / "ray"),
             )
         )
 
