@@ -364,7 +364,7 @@ def test_rows_keep_their_identifier_licence_title_and_source(tmp_path: Path) -> 
     )
 
 
-pdf = pytest.mark.extra
+pdf = pytest.mark.extra("build")
 
 
 def write_pdf(path: Path, pages: list[list[str]]) -> None:

@@ -25,7 +25,7 @@ Classifier = Callable[[csr_array, Labels, csr_array], Floats]
 #: Parts of the queries, and of the documents that are compared with the background.
 _FOLDS, _DOCUMENT_FOLDS = 20, 5
 #: Training rows of the logistic regression, whose time grows with their third power.
-_MOST_ROWS = 1_500
+_MOST_ROWS = 600
 #: Weights that change by less than this have converged.
 _CLOSE = 1e-6
 

@@ -72,12 +72,19 @@ def _summary(facts: CardFacts) -> str:
             "|---|---:|",
             f"| queries | {counts['queries']:,} ({splits}) |",
             f"| passages | {counts['passages']:,} |",
+            *_distractor_row(facts),
             f"| positives (evidence) | {counts['positives']:,} ({per_query:.1f} per query) |",
             f"| of these, passages that contain the answer (gold) | {counts['gold']:,} |",
             f"| judged negatives | {counts['negatives']:,} |",
             f"| undecided, published apart | {counts['undecided']:,} |",
         ]
     )
+
+
+def _distractor_row(facts: CardFacts) -> list[str]:
+    corpus = facts.record("corpus")
+    count = corpus.counts_out.get("distractors", 0) if corpus else 0
+    return [f"| of these, passages of distractor collections | {count:,} |"] if count else []
 
 
 def _funnel_section(facts: CardFacts, *, with_figure: bool) -> str:

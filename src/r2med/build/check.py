@@ -241,7 +241,7 @@ def _check_holes(
         )
         gap = abs(high - low)
         yield CheckVerdict(
-            f"bounds of {METRIC} with holes",
+            f"{METRIC} bounds",
             system,
             gap,
             f"at most {settings.most_hole_gap:g}",
@@ -275,10 +275,10 @@ def _compare_orders(
 ) -> Iterator[CheckVerdict]:
     positive = reduced.query_ids.filter(pa.array(reduced.scores > 0))
     queries = positive.unique()
-    check = f"leave one {group} out"
+    check = f"leave out {group}"
     if not len(queries) or len(runs) < 2:
         yield CheckVerdict(
-            f"{check}: Kendall's tau", name, None, f"at least {settings.least_tau:g}", None,
+            f"{check}: tau", name, None, f"at least {settings.least_tau:g}", None,
             "Nothing remains to compare; check with at least two systems.",
         )  # fmt: skip
         return
@@ -286,7 +286,7 @@ def _compare_orders(
     after = np.array([_mean_score(run, reduced, METRIC, queries) for run in runs.values()])
     tau = kendall_tau(before, after)
     yield CheckVerdict(
-        f"{check}: Kendall's tau",
+        f"{check}: tau",
         name,
         tau,
         f"at least {settings.least_tau:g}",
@@ -297,7 +297,7 @@ def _compare_orders(
         index = list(runs).index(name)
         change = abs(_rank(before, index) - _rank(after, index))
         yield CheckVerdict(
-            f"{check}: change of its rank",
+            f"{check}: rank",
             name,
             float(change),
             f"at most {settings.most_rank_change}",
@@ -328,7 +328,7 @@ def _check_overlap(task: Task, settings: CheckSettings) -> Iterator[CheckVerdict
         total += difference.size
     share = wins / total if total else None
     yield CheckVerdict(
-        "lexical overlap prefers positives",
+        "lexical overlap",
         "",
         share,
         f"at most {settings.most_overlap:g}",
@@ -353,8 +353,8 @@ def _check_probes(
             if figure is not None:
                 is_exceeded = figure.exceeds(settings.most_probe, settings.most_probe_gain)
                 yield CheckVerdict(
-                    f"probe of {probe} against {against}",
-                    figure.feature,
+                    f"{probe} probe",
+                    f"{figure.feature}, {against}",
                     figure.value,
                     limits,
                     not is_exceeded or figure.is_chance,
@@ -363,7 +363,7 @@ def _check_probes(
     for figure in table.figures:
         if figure.unit == "gain":
             yield CheckVerdict(
-                "gain of BM25 by a rule",
+                "gain of BM25",
                 figure.feature,
                 figure.value,
                 f"at most {settings.most_probe_gain:g}",
@@ -381,7 +381,7 @@ def _check_answers(task: Task) -> Iterator[CheckVerdict]:
         if answer and names_answer(text, answer)
     ]
     yield CheckVerdict(
-        "queries that name their answer",
+        "answers in queries",
         "",
         float(len(revealing_ids)),
         "0",
@@ -398,14 +398,12 @@ def _check_audit(audit: SelfAudit) -> Iterator[CheckVerdict]:
         "repeated passages": [
             r for r in audit.repeats if r.issue == "repeated" and r.role != "query"
         ],
-        "positives that equal a passage that is not one": [
-            r for r in audit.repeats if r.issue == "label noise"
-        ],
+        "positives repeated": [r for r in audit.repeats if r.issue == "label noise"],
     }
     advice = {
         "repeated queries": "Delete one of each pair in items.jsonl",
         "repeated passages": "Fold near duplicates in [corpus]",
-        "positives that equal a passage that is not one": "Fold near duplicates in [corpus]",
+        "positives repeated": "Fold near duplicates in [corpus]",
     }
     for check, repeats in groups.items():
         examples = ", ".join(f"{repeat.id} and {repeat.other_id}" for repeat in repeats[:3])
@@ -422,5 +420,5 @@ def _check_review(folder: BuildFolder, resources: Resources) -> CheckVerdict:
         state.alpha,
         f"alpha at least {state.least_agreement:g}",
         state.is_reached,
-        f"{state} Run: r2med build review {folder.path} --reviewer NAME",
+        f"{state} Run: r2med build review FOLDER --reviewer NAME",
     )

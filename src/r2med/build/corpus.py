@@ -141,7 +141,7 @@ def _portions_folder(folder: BuildFolder) -> Path:
 def _to_json(portion: Portion, settings: CorpusSettings) -> Iterator[dict[str, Any]]:
     for row in read_portion(portion, settings):
         row_type = _PASSAGE if isinstance(row, PassageRow) else _PROBLEM
-        yield {row_type: asdict(row)}
+        yield {row_type: vars(row)}
 
 
 def _read_row(line: bytes) -> PassageRow | SourceProblem:

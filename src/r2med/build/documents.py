@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -379,7 +379,7 @@ def _to_rows(
 
 
 def _fields(passage: Passage) -> dict[str, Any]:
-    return asdict(passage)
+    return vars(passage)
 
 
 def safe_name(name: str) -> str:

@@ -46,9 +46,11 @@ def draw_check(check: BenchmarkCheck, out: Paper) -> None:
         for verdict in check.verdicts
     ]
     out.print(Grid(make_columns("check", "of", ">value", "threshold", "verdict"), rows))
+    failed_by_advice: dict[str, list[str]] = {}
     for verdict in check.failures:
-        subject = f" ({verdict.subject})" if verdict.subject else ""
-        out.print(f"{verdict.check}{subject}: {verdict.advice}")
+        failed_by_advice.setdefault(verdict.advice, []).append(verdict.check)
+    for advice, checks in failed_by_advice.items():
+        out.print(f"{', '.join(dict.fromkeys(checks))}: {advice}")
     if not check.failures:
         out.print("All checks that could be measured passed.")
 
