@@ -166,6 +166,25 @@ def test_a_judge_that_cannot_be_read_ends_with_an_error(server: LLMServer) -> No
     assert json.loads(run("judge", "list", "--json").out)[0]["pairs"] == 0
 
 
+def test_judging_is_estimated_before_any_result_exists() -> None:
+    estimated = run("estimate", *SYSTEMS, *TASK, "--judge-llm", "gpt4", "--depth", "3", "--json")
+
+    [row] = [row for row in json.loads(estimated.out) if row["work"] == "judge"]
+    queries = len(load_task("demo/biology").queries.ids)
+    assert row["texts"] == queries * 6 + 100 and row["money"] > 0
+    assert "without --judge-llm" in run("estimate", "bm25", *TASK, "--depth", "3").err
+
+
+def test_the_estimate_before_any_result_is_near_that_of_the_pool(server: LLMServer) -> None:
+    words = ("estimate", "bm25", *TASK, "--judge-llm", "scripted", "--llm-url", server.url)
+    [row] = [r for r in json.loads(run(*words, "--json").out) if r["work"] == "judge"]
+    counted = judge(server, "--estimate").err
+
+    calls, tokens = re.findall(r"scripted: ([\d,]+) calls.*about ([\d,]+) tokens", counted)[0]
+    per_call = int(tokens.replace(",", "")) / int(calls.replace(",", ""))
+    assert row["tokens"] / row["texts"] == pytest.approx(per_call, rel=0.1)
+
+
 def test_a_judge_is_needed(server: LLMServer) -> None:
     assert run("judge", *SYSTEMS, *TASK).code == 2
     assert "judge SYSTEM" in run("judge", "--help").out

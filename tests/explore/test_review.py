@@ -73,9 +73,10 @@ def test_a_page_shows_texts_and_nothing_that_biases(client: TestClient) -> None:
 
     assert "Which &lt;i&gt;passage&lt;/i&gt; helps?" in page and "&lt;b&gt;bold" in page
     assert "secret" not in page and "judge-name" not in page and "hidden answer" in page
-    assert "<details><summary>Show answer" in page
-    assert "0 of 20" in page and "<mark>" not in page
-    assert "<mark>passage</mark>" in client.get("/?marks=1").text
+    assert '<details id="answer"><summary' in page
+    assert "0 of 20" in page and 'class="passage" ' in page
+    marked = client.get("/?marks=1").text
+    assert 'class="passage marked" ' in marked and "<mark>passage</mark>" in marked
 
 
 def test_labels_are_stored_with_comment_span_and_time(
@@ -125,6 +126,42 @@ def test_disagreements_are_settled_with_names_and_reasons(
 
     settled = session.store.settled_decisions()[pair]
     assert (settled.label, settled.reviewer, settled.comment) == (2, "ann", "guideline 4")
+
+
+def test_settling_shows_no_label_of_a_pair_that_its_reader_will_label(
+    client: TestClient, session: ReviewSession
+) -> None:
+    first, second = session.order[:2]
+    for pair in (first, second):
+        session.store.add(label_pair(session.queue, "ben", pair, 0))
+        session.store.add(label_pair(session.queue, "eve", pair, 3))
+    decide(client, code=session.queue.code(first), label="2")
+
+    page = client.get("/settle").text
+
+    assert "1 disagreement to settle" in page
+    assert code_in(page) == session.queue.code(first)
+    client.post(
+        "/settle", data={"code": code_in(page), "label": "1", "reason": "x"}, headers=ORIGIN
+    )
+    assert "only pairs that you have labelled" in client.get("/settle").text
+
+
+def test_a_pair_that_somebody_settled_is_not_labelled_by_them(
+    client: TestClient, session: ReviewSession
+) -> None:
+    pair = session.order[0]
+    session.store.add(label_pair(session.queue, "ben", pair, 0))
+    session.store.add(label_pair(session.queue, "eve", pair, 3))
+    form = {"code": session.queue.code(pair), "label": "1", "reason": "guideline"}
+    client.post("/settle", data=form, headers=ORIGIN)
+
+    page = client.get("/").text
+
+    assert code_in(page) != session.queue.code(pair) and "0 of 19" in page
+    for _ in range(19):
+        page = decide(client, code=code_in(page), label="2")
+    assert "All 19 pairs are labelled" in page
 
 
 @pytest.mark.parametrize(
@@ -214,10 +251,14 @@ def test_the_page_works_by_keyboard_alone(browser: Any, session: ReviewSession) 
         page.keyboard.press("Escape")
         page.evaluate(_SELECT)
         page.wait_for_function("document.getElementById('span-shown').hidden === false")
+        page.keyboard.press("m")
+        assert page.locator(".passage.marked mark").count() >= 1
+        page.keyboard.press("a")
+        assert page.get_by_text("the hidden answer").is_visible()
         press(page, "2")
+        assert page.locator(".passage.marked").count() == 1
+        assert page.get_by_text("the hidden answer").is_visible()
         press(page, "s")
-        press(page, "m")
-        assert page.locator("mark").count() >= 1
         page.close()
 
     labels = [decision.label for decision in session.store.decisions("ann").values()]
@@ -227,9 +268,38 @@ def test_the_page_works_by_keyboard_alone(browser: Any, session: ReviewSession) 
     assert comments == ["", "not sure, 2 or 3", ""] and spans == ["", "passage", ""]
 
 
+def test_a_selected_span_can_be_removed(browser: Any, session: ReviewSession) -> None:
+    with serving_review(session) as url:
+        page = browser.new_page()
+        page.goto(url)
+        page.evaluate(_SELECT)
+        page.wait_for_function("document.getElementById('span-shown').hidden === false")
+        page.get_by_role("button", name="Remove").click()
+        assert page.locator("#span-shown").is_hidden()
+        press(page, "2")
+        page.close()
+
+    assert [decision.span for decision in session.store.decisions("ann").values()] == [""]
+
+
+def test_labels_are_in_reach_on_a_telephone_and_cover_nothing(
+    browser: Any, session: ReviewSession
+) -> None:
+    with serving_review(session) as url:
+        page = browser.new_page(viewport={"width": 390, "height": 844})
+        page.goto(url)
+        assert all(button.is_visible() for button in page.locator(".labels button").all())
+        bar = page.locator(".labels").bounding_box()
+        assert bar["y"] + bar["height"] == pytest.approx(844, abs=1)
+        page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        last = page.locator("footer p").bounding_box()
+        assert last["y"] + last["height"] <= page.locator(".labels").bounding_box()["y"]
+        page.close()
+
+
 _SELECT = """() => {
-  const text = document.querySelector("#passage").firstChild, range = document.createRange();
-  range.setStart(text, 0); range.setEnd(text, 7);
+  const range = document.createRange();
+  range.selectNodeContents(document.querySelector("#passage mark"));
   getSelection().removeAllRanges(); getSelection().addRange(range);
 }"""
 

@@ -222,6 +222,41 @@ def test_without_calibration_no_score_with_added_judgements_is_given(tmp_path: P
         report("benchmark")
 
 
+def test_a_set_without_a_grade_does_not_hide_the_scores_of_others(tmp_path: Path) -> None:
+    pairs = {("1", "c"): 3, ("1", "a"): 3, ("1", "b"): 0}
+    store_grades(tmp_path, TASK, "good", pairs)
+    store_grades(tmp_path, TASK, "interrupted", {})
+
+    report = report_task(
+        TASK, {"s": make_run({"1": ["c"]})}, "all", tmp_path, stored={}, warn=pytest.fail
+    )
+
+    assert report.choice.sources == ("good",) and report.systems[0].added is not None
+
+
+def test_an_uncalibrated_judge_is_named(tmp_path: Path) -> None:
+    store_grades(tmp_path, TASK, "good", {("1", "a"): 3, ("1", "b"): 0})
+    store_grades(tmp_path, TASK, "unchecked", {("1", "c"): 3})
+
+    report = report_task(
+        TASK, {"s": make_run({"1": ["c"]})}, "all", tmp_path, stored={}, warn=pytest.fail
+    )
+
+    assert report.uncalibrated == ["unchecked"] and report.systems[0].added is None
+    assert "unchecked was not calibrated" in " ".join(str(report).split())
+
+
+def test_a_benchmark_of_positives_only_says_nothing_about_leniency() -> None:
+    grades = {("1", "a"): 3, ("2", "b"): 0}
+    chosen = add_judgements(TASK, [])
+
+    calibration = calibrate("judge", grades, {("1", "a"): True, ("2", "b"): True}, GRADED, TASK)
+    report = report_effects(TASK, {"s": make_run({"1": ["c"]})}, chosen, [calibration])
+
+    assert calibration.detection.false_alarms is None
+    assert "nothing tells whether it is lenient" in " ".join(str(report).split())
+
+
 def test_a_set_is_calibrated_on_every_pair_that_the_benchmark_judged(tmp_path: Path) -> None:
     judged = store_grades(tmp_path, TASK, "x", {("1", "a"): 3, ("1", "b"): 3, ("1", "c"): 0})
 

@@ -68,6 +68,14 @@ def estimate(
         ),
     ] = None,
     k: options.K = 5,
+    judge_llm: Annotated[
+        str | None,
+        options.option(
+            "--judge-llm", heading=options.MODELS, help="Also estimate r2med judge with this LLM."
+        ),
+    ] = None,
+    depth: options.Depth = 10,
+    calibration: options.CalibrationSize = 100,
     samples: options.Samples = 1,
     llm_url: options.LlmUrl = None,
     prompts: options.Prompts = None,
@@ -93,9 +101,17 @@ def estimate(
             stages += system_stages
             daily += system_daily
     if answer_llm is None:
-        options.refuse_unread(context, "without --answer-llm", "k", "samples")
+        options.refuse_unread(context, "without --answer-llm", "k")
     else:
         stages += _estimate_answers(context, answer_llm, sizes, systems, k, samples)
+    if judge_llm is None:
+        options.refuse_unread(context, "without --judge-llm", "depth", "calibration")
+    else:
+        stages += _estimate_judgements(
+            context, judge_llm, sizes, len(systems), depth, calibration, samples
+        )
+    if answer_llm is None and judge_llm is None:
+        options.refuse_unread(context, "without --answer-llm or --judge-llm", "samples")
     rows = estimate_rows(stages, tokens_per_second, price)
     daily_rows = estimate_rows(daily, tokens_per_second, price)
     tables = estimate_tables(rows, daily_rows, queries_per_day, tokens_per_second, price)
@@ -151,6 +167,28 @@ def _estimate_answers(
         estimate
         for size in sizes
         for estimate in estimate_answering(chat, size, systems, prompt, k=k, samples=samples)
+    ]
+
+
+def _estimate_judgements(
+    context: Context,
+    llm: str,
+    sizes: Sequence[TaskSize],
+    systems: int,
+    depth: int,
+    calibration: int,
+    samples: int,
+) -> list[StageEstimate]:
+    """Estimate judging with a language model; a missing server address is replaced."""
+    from r2med.evaluation.estimate_judging import estimate_judging
+    from r2med.judge.panel import open_model
+
+    url = context.params["llm_url"] or _NO_SERVER
+    resources = options.open_resources({**context.params, "llm_url": url})
+    chat = open_model(llm, resources.remote, option="--judge-llm")
+    return [
+        estimate_judging(chat, size, systems, depth=depth, calibration=calibration, samples=samples)
+        for size in sizes
     ]
 
 

@@ -35,7 +35,6 @@ _OUTCOME = (
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A judgement set.")]
-Depth = Annotated[int, options.option("--depth", min=1, help="Documents per query and system.")]
 
 
 @judge.command("pool")
@@ -44,16 +43,14 @@ def judge_systems(
     systems: options.Stored,
     judges: options.Judges,
     task: options.Task = "demo",
-    depth: Depth = 10,
+    depth: options.Depth = 10,
     rubric: options.Rubric = None,
     samples: options.Samples = 1,
     combine: Annotated[
         Literal["majority", "mean"],
         options.option("--combine", help="How several answers become one: majority or mean."),
     ] = "majority",
-    calibration: Annotated[
-        int, options.option("--calibration", min=0, help="Judged pairs to check the judge on.")
-    ] = 100,
+    calibration: options.CalibrationSize = 100,
     name: options.SetName = None,
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,

@@ -181,6 +181,10 @@ Rubric = Annotated[
 SetName = Annotated[
     str | None, option("--set", help="Name of the set; by default by model and settings.")
 ]
+Depth = Annotated[int, option("--depth", min=1, help="Documents per query and system.")]
+CalibrationSize = Annotated[
+    int, option("--calibration", min=0, help="Judged pairs to check the judge on.")
+]
 K = Annotated[int, option("--k", min=1, help="Documents per question or search.")]
 LlmUrl = Annotated[
     str | None, _model_option("--llm-url", help="Address of an OpenAI-compatible server.")

@@ -136,7 +136,9 @@ def _open_review(
 
     loaded = _load_task(task, root, results)
     sets_of = JudgementStore(results, warn=notice)
-    sets = sets_of.sets(loaded) if judgements == "all" else [sets_of.find(judgements, loaded)]
+    sets = (
+        sets_of.graded_sets(loaded) if judgements == "all" else [sets_of.find(judgements, loaded)]
+    )
     store = ReviewStore(results, loaded.name, loaded.suite, warn=notice)
     queue = store.open(build_queue(loaded, sets, size=size))
     return loaded, store, queue, sets

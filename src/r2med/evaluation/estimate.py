@@ -26,7 +26,9 @@ from r2med.tasks.task import Corpus, Judgements, Queries, Task, counts, statisti
 
 #: The name of a stage, with the stages before it, and the estimate of its requests.
 StageRequests = tuple[str, RequestEstimate]
-WorkType = Literal["index", "documents", "queries", "encode", "generate", "rerank", "answer"]
+WorkType = Literal[
+    "index", "documents", "queries", "encode", "generate", "rerank", "answer", "judge"
+]
 #: Work that is repeated for every query, in contrast to work on the corpus.
 PER_QUERY: tuple[WorkType, ...] = ("queries", "generate", "rerank", "answer")
 #: Retrievers that run a model on texts, and those of them that store one vector per text.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from r2med.answer.asking import ANSWER_TOKENS
 from r2med.answer.prompt import AnswerPrompt
-from r2med.evaluation.estimate import StageEstimate, TaskSize
+from r2med.evaluation.estimate import StageEstimate, TaskSize, WorkType
 from r2med.remote.budget import CHARACTERS_PER_TOKEN
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatRequest, estimate_prompt_tokens
@@ -46,17 +46,41 @@ def _prompt_length(prompt: AnswerPrompt, size: TaskSize, passages: int | None) -
 
 def _row(chat: Chat, size: TaskSize, name: str, tokens: float, samples: int) -> StageEstimate:
     """Return the estimate of two conditions, whose prompts have `tokens` together."""
+    return estimate_requests(
+        chat,
+        size,
+        name,
+        "answer",
+        requests=2 * size.queries * samples,
+        prompt_tokens=tokens * size.queries * samples,
+        answer_tokens=ANSWER_TOKENS,
+    )
+
+
+def estimate_requests(
+    chat: Chat,
+    size: TaskSize,
+    name: str,
+    work: WorkType,
+    *,
+    requests: int,
+    prompt_tokens: float,
+    answer_tokens: int,
+) -> StageEstimate:
+    """Estimate requests whose prompts have `prompt_tokens` together.
+
+    An answer has `answer_tokens`, or the expected tokens of the model if fewer; an answer of a
+    reasoning model always has the expected tokens of the model.
+    """
     llm = chat.llm
-    expected = llm.expected_tokens if llm.reasoning else min(llm.expected_tokens, ANSWER_TOKENS)
-    answers = 2 * size.queries * samples
-    prompt_total = round(tokens * size.queries * samples)
-    completion_total = expected * answers
+    expected = llm.expected_tokens if llm.reasoning else min(llm.expected_tokens, answer_tokens)
+    prompt_total, completion_total = round(prompt_tokens), expected * requests
     money = chat.price.of(prompt_total, completion_total) if chat.price else None
     return StageEstimate(
         size.task,
         f"{llm.name}, {name}",
-        "answer",
-        texts=answers,
+        work,
+        texts=requests,
         tokens=prompt_total + completion_total,
         money=money,
         basis=f"mean lengths; {CHARACTERS_PER_TOKEN} characters per token; {expected} new tokens "

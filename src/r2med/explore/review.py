@@ -25,7 +25,7 @@ from starlette.routing import Route
 from r2med.errors import MissingError, R2MedError, UsageError
 from r2med.explore.parameters import Parameters
 from r2med.explore.render import STATIC, render, static_file
-from r2med.judge.review import ReviewQueue, ReviewStore, label_pair, settle_pair
+from r2med.judge.review import Decision, ReviewQueue, ReviewStore, label_pair, settle_pair
 from r2med.judge.store import Pair
 from r2med.serve.guard import Guard
 
@@ -65,20 +65,47 @@ class ReviewSession:
     def next_pair(self) -> Pair | None:
         """Return the first pair without a decision; skipped pairs come again at the end."""
         decided = self.store.decisions(self.reviewer)
+        left_out = self._settled_unseen(decided)
         for pair in self.order:
-            if pair not in decided:
+            if pair not in decided and pair not in left_out:
                 return pair
         skipped = [pair for pair, decision in decided.items() if decision.label is None]
         return skipped[0] if skipped else None
 
     def progress(self) -> Progress:
         """Return how many pairs are labelled, and the time that the others will take."""
-        decided = self.store.decisions(self.reviewer).values()
-        labelled = sum(decision.label is not None for decision in decided)
-        times = [d.seconds for d in decided if d.seconds is not None and d.seconds < _AWAY]
-        left = len(self.queue.pairs) - labelled
+        decided = self.store.decisions(self.reviewer)
+        total = len(self.queue.pairs) - len(self._settled_unseen(decided))
+        labelled = sum(decision.label is not None for decision in decided.values())
+        times = [d.seconds for d in decided.values() if d.seconds is not None]
+        times = [seconds for seconds in times if seconds < _AWAY]
         pace = median(times[-_RECENT:]) if times else None
-        return Progress(labelled, len(self.queue.pairs), None if pace is None else pace * left)
+        return Progress(labelled, total, None if pace is None else pace * (total - labelled))
+
+    @property
+    def is_labelling(self) -> bool:
+        """Whether this person has begun to label the queue and has pairs left."""
+        return bool(self.store.decisions(self.reviewer)) and self.next_pair() is not None
+
+    def disagreements(self) -> list[Pair]:
+        """Return the pairs to settle.
+
+        A person who is labelling the queue gets only pairs that they labelled themselves, because
+        the page shows the labels of others.
+        """
+        open_pairs = self.store.disagreements()
+        if not self.is_labelling:
+            return open_pairs
+        labelled = self.store.labels().get(self.reviewer, {})
+        return [pair for pair in open_pairs if pair in labelled]
+
+    def _settled_unseen(self, decided: Mapping[Pair, Decision]) -> set[Pair]:
+        """Return pairs that this person settled without a label: they know those of others."""
+        return {
+            pair
+            for pair, settlement in self.store.settled_decisions().items()
+            if settlement.reviewer == self.reviewer and pair not in decided
+        }
 
 
 @dataclass(frozen=True)
@@ -204,7 +231,7 @@ def _review_page(session: ReviewSession, pair: Pair | None, *, has_marks: bool) 
         progress=progress,
         code=session.queue.code(pair),
         texts=texts,
-        pieces=split_matches(texts.get("query", ""), passage) if has_marks else [passage],
+        pieces=split_matches(texts.get("query", ""), passage),
         has_marks=has_marks,
         meanings=session.queue.rubric.meanings,
         decision=decision,
@@ -212,7 +239,7 @@ def _review_page(session: ReviewSession, pair: Pair | None, *, has_marks: bool) 
 
 
 def _settlement_page(session: ReviewSession) -> str:
-    open_pairs = session.store.disagreements()
+    open_pairs = session.disagreements()
     pair = open_pairs[0] if open_pairs else None
     labels = {
         reviewer: reviewer_labels[pair]

@@ -73,7 +73,7 @@ def choose_judgements(task: Task, choice: str, results: Path, *, warn: Warn) -> 
     people = _read_people(task, results, warn)
     store = JudgementStore(results, warn=warn)
     if choice == ALL:
-        sources = [*people, *(_source(judged, task) for judged in store.sets(task))]
+        sources = [*people, *(_source(judged, task) for judged in store.graded_sets(task))]
         if not sources:
             raise MissingError(
                 f"--judgements all: {task.name} has no added judgements in {results}.\n"

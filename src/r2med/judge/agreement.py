@@ -135,14 +135,27 @@ class Detection:
     @property
     def recall(self) -> float | None:
         """Share of the relevant pairs that were called relevant."""
-        relevant = self.true_positives + self.false_negatives
-        return self.true_positives / relevant if relevant else None
+        return self.true_positives / self.positives if self.positives else None
+
+    @property
+    def false_alarms(self) -> float | None:
+        """Share of the pairs that are not relevant that were called relevant."""
+        return self.false_positives / self.negatives if self.negatives else None
+
+    @property
+    def positives(self) -> int:
+        """Pairs that the reference calls relevant."""
+        return self.true_positives + self.false_negatives
+
+    @property
+    def negatives(self) -> int:
+        """Pairs that the reference calls not relevant."""
+        return self.false_positives + self.true_negatives
 
     @property
     def units(self) -> int:
         """Pairs with both labels."""
-        negatives = self.false_negatives + self.true_negatives
-        return self.true_positives + self.false_positives + negatives
+        return self.positives + self.negatives
 
     @property
     def confusion(self) -> NDArray[np.int64]:
@@ -160,7 +173,7 @@ class Detection:
 
     def recall_interval(self) -> Interval | None:
         """Wilson interval of the recall."""
-        return _wilson(self.true_positives, self.true_positives + self.false_negatives)
+        return _wilson(self.true_positives, self.positives)
 
 
 def detect(called: Sequence[bool], relevant: Sequence[bool]) -> Detection:

@@ -20,17 +20,26 @@ from r2med.measure.intervals import Interval
 from r2med.tasks.task import Task
 
 _WORD = re.compile(r"\w{3,}")
-_THIRDS = ("lowest third", "middle third", "highest third")
+_LENGTH, _OVERLAP = "length of the passage", "words shared with the query"
+_THIRDS = 3
 
 
 @dataclass(frozen=True)
 class Stratum:
-    """Calibration on part of the pairs."""
+    """Calibration on a third of the pairs, by a value of the pair."""
 
     by: str
-    value: str
+    low: float
+    high: float
     detection: Detection
     kappa: Statistic
+
+    @property
+    def name(self) -> str:
+        """The third in words, with its lowest and highest value."""
+        if self.by == _OVERLAP:
+            return f"shared words {100 * self.low:.0f} to {100 * self.high:.0f} %"
+        return f"length {self.low:,.0f} to {self.high:,.0f}"
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,12 @@ class Calibration:
             },
             **_figures(self.detection, self.kappa),
             "strata": [
-                {"by": part.by, "value": part.value, **_figures(part.detection, part.kappa)}
+                {
+                    "by": part.by,
+                    "low": part.low,
+                    "high": part.high,
+                    **_figures(part.detection, part.kappa),
+                }
                 for part in self.strata
             ],
         }
@@ -93,8 +107,8 @@ def calibrate(
     called = {pair: rubric.is_relevant(grades[pair]) for pair in shared}
     decided = {pair: relevant for pair, relevant in called.items() if relevant is not None}
     strata = [
-        *_strata("length of the passage", decided, relevance, passage_lengths(task, decided)),
-        *_strata("words shared with the query", decided, relevance, word_overlaps(task, decided)),
+        *_strata(_LENGTH, decided, relevance, passage_lengths(task, decided)),
+        *_strata(_OVERLAP, decided, relevance, word_overlaps(task, decided)),
     ]
     return Calibration(
         judge=judge,
@@ -145,24 +159,17 @@ def _strata(
 ) -> list[Stratum]:
     """Split pairs in thirds by a value; pairs of one value stay together."""
     ordered = sorted(decided, key=lambda pair: (values[pair], pair))
-    if len(ordered) < len(_THIRDS):
+    if len(ordered) < _THIRDS:
         return []
-    limits = [values[ordered[len(ordered) * part // 3 - 1]] for part in (1, 2)]
-    groups: dict[str, list[Pair]] = {name: [] for name in _THIRDS}
+    limits = [values[ordered[len(ordered) * third // _THIRDS - 1]] for third in (1, 2)]
+    groups: list[list[Pair]] = [[] for _ in range(_THIRDS)]
     for pair in ordered:
-        third = sum(values[pair] > limit for limit in limits)
-        groups[_THIRDS[third]].append(pair)
+        groups[sum(values[pair] > limit for limit in limits)].append(pair)
     strata = []
-    for name, pairs in groups.items():
-        if pairs:
-            part = {pair: decided[pair] for pair in pairs}
-            low, high = values[pairs[0]], values[pairs[-1]]
-            value = (
-                f"{name} ({low:.2g} to {high:.2g})"
-                if high <= 1
-                else (f"{name} ({low:,.0f} to {high:,.0f})")
-            )
-            strata.append(Stratum(by, value, _detect(part, relevance), _kappa(part, relevance)))
+    for pairs in filter(None, groups):
+        part = {pair: decided[pair] for pair in pairs}
+        low, high = values[pairs[0]], values[pairs[-1]]
+        strata.append(Stratum(by, low, high, _detect(part, relevance), _kappa(part, relevance)))
     return strata
 
 
@@ -188,6 +195,7 @@ def _figures(detection: Detection, kappa: Statistic) -> dict[str, Any]:
         "precision_interval": _limits(detection.precision_interval()),
         "recall": detection.recall,
         "recall_interval": _limits(detection.recall_interval()),
+        "false_alarms": detection.false_alarms,
         "kappa": kappa.value,
         "kappa_interval": _limits(kappa.interval),
     }

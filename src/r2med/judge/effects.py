@@ -83,7 +83,12 @@ class JudgeReport(Tabular):
     @property
     def is_calibrated(self) -> bool:
         """Whether scores with added judgements are shown."""
-        return is_calibrated(self.choice, self.calibrations)
+        return not self.uncalibrated
+
+    @property
+    def uncalibrated(self) -> list[str]:
+        """The judges among the sources that were not calibrated."""
+        return uncalibrated_judges(self.choice, self.calibrations)
 
     def to_arrow(self) -> pa.Table:
         """One row per system; values 0 to 1."""
@@ -157,7 +162,7 @@ def report_effects(
     if parsed.cutoff is None:
         raise UsageError(f"--metric {metric}: give a cutoff, as in ndcg@10, to count holes.")
     queries = _measured_queries(task, chosen.judgements)
-    may_show = is_calibrated(chosen, calibrations)
+    may_show = not uncalibrated_judges(chosen, calibrations)
     has_benchmark = len(task.judgements) > 0
     columns: dict[str, tuple[Matrix, Matrix]] = {}
     effects = []
@@ -196,10 +201,10 @@ def report_effects(
     )
 
 
-def is_calibrated(chosen: ChosenJudgements, calibrations: Sequence[Calibration]) -> bool:
-    """Whether every judge among the sources was calibrated; people need no calibration."""
+def uncalibrated_judges(chosen: ChosenJudgements, calibrations: Sequence[Calibration]) -> list[str]:
+    """Return the judges among the sources without calibration; people need none."""
     usable = {calibration.judge for calibration in calibrations if calibration.is_usable}
-    return usable.issuperset(set(chosen.sources) - {REVIEW})
+    return [name for name in chosen.sources if name not in usable and name != REVIEW]
 
 
 def fill_holes(run: Run, task: Task, depth: int, score: int) -> Judgements:

@@ -27,7 +27,7 @@ Combine = Literal["majority", "mean"]
 Show = Callable[[str, int, int, float], None]
 
 #: Tokens of an answer with a rationale, for estimates.
-_ANSWER_TOKENS = 150
+JUDGEMENT_TOKENS = 150
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,8 @@ class Panel:
             for sample in range(self.samples)
         ]
         return [
-            (chat.llm.name, chat.estimate(requests, length=_ANSWER_TOKENS)) for chat in self.judges
+            (chat.llm.name, chat.estimate(requests, length=JUDGEMENT_TOKENS))
+            for chat in self.judges
         ]
 
     def _read_all(

@@ -72,7 +72,7 @@ def calibrate_sets(task: Task, choice: str, results: Path, *, warn: Warn) -> lis
 def _sets(task: Task, choice: str, results: Path, warn: Warn) -> list[JudgementSet]:
     store = JudgementStore(results, warn=warn)
     if choice == ALL:
-        return store.sets(task)
+        return store.graded_sets(task)
     return [] if choice == REVIEW else [store.find(choice, task)]
 
 
@@ -84,6 +84,8 @@ def _calibrate(judged: JudgementSet, task: Task, results: Path, warn: Warn) -> C
     rubric = store.queue().rubric
     called = {pair: rubric.is_relevant(label) for pair, label in store.final_labels().items()}
     relevance = {pair: relevant for pair, relevant in called.items() if relevant is not None}
+    if not relevance:
+        return against_benchmark
     return calibrate(
         judged.name, judged.grades(), relevance, judged.rubric, task, reference="people"
     )

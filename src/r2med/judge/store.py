@@ -199,6 +199,10 @@ class JudgementStore:
                 self._warn(f"{problem} The judgement set is left out.")
         return sets
 
+    def graded_sets(self, task: Task) -> list[JudgementSet]:
+        """Return the sets of a task with a grade; an interrupted command leaves one without."""
+        return [judged for judged in self.sets(task) if judged.grades()]
+
     def find(self, name: str, task: Task) -> JudgementSet:
         """Return the set of a name on a task.
 

@@ -33,6 +33,7 @@ _WORK = {
     "generate": "generate",
     "rerank": "rerank",
     "answer": "answer",
+    "judge": "judge",
 }
 _SPEED = "--tokens-per-second N adds the hours of local models."
 _WIDTH = "Disk: unknown without --vector-width N, and for models with several vectors per text."

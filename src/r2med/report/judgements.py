@@ -13,16 +13,17 @@ from r2med.judge.review_report import ReviewReport
 from r2med.measure.intervals import Interval
 from r2med.number_format import MISSING, format_percent, format_points
 from r2med.report.drawing import draw_registered
-from r2med.report.table import Cell, Grid, Paper, SystemName, format_age, make_columns
+from r2med.report.table import Cell, Column, Grid, Paper, SystemName, format_age, make_columns
 
-_BOUNDS = (
-    "holes are unjudged documents in the top; the columns show the score if all of them were "
-    "irrelevant or relevant"
+_HOLES = (
+    "holes are unjudged documents in the top. With all of them relevant or irrelevant the score "
+    "is not a bound: a relevant document that only another system retrieved lowers nDCG and recall"
 )
 _UNCALIBRATED = (
-    "No score with added judgements is shown: the judge was not calibrated on pairs that the "
-    "benchmark has judged. Judge again with --calibration 100."
+    "No score with added judgements is shown: {judges} was not calibrated on pairs that the "
+    "benchmark or people have judged. Judge again with --calibration 100."
 )
+_REFERENCES = {"benchmark": "the benchmark", "people": "people"}
 _ONE_SYSTEM = (
     "Only one system is shown: judging one system's holes alone favours it over all others."
 )
@@ -38,14 +39,15 @@ def draw_judge_report(report: JudgeReport, out: Paper) -> None:
     out.print()
     out.print(_effects(report))
     if not report.is_calibrated:
-        out.print(_UNCALIBRATED)
+        out.print(_UNCALIBRATED.format(judges=", ".join(report.uncalibrated)))
     if len(report.systems) == 1:
         out.print(_ONE_SYSTEM)
     if report.order is not None:
         out.print(_order_sentence(report))
     for calibration in report.calibrations:
-        out.print()
-        _draw_calibration(calibration, out)
+        if calibration.pairs:
+            out.print()
+            _draw_calibration(calibration, out)
     for warning in report.warnings:
         out.print()
         out.print(f"Warning: {warning}", style="yellow")
@@ -119,31 +121,33 @@ def draw_review(report: ReviewReport, out: Paper) -> None:
 
 
 def _effects(report: JudgeReport) -> Grid:
+    """One row per system; the column of irrelevant holes only where it differs from `benchmark`."""
     cutoff = report.metric.partition("@")[2]
+    differs = any(effect.holes_irrelevant != effect.benchmark for effect in report.systems)
     columns = make_columns(
         "system",
         f">judged@{cutoff}",
         ">benchmark",
-        ">condensed",
-        ">holes irrelevant",
-        ">holes relevant",
         ">with added",
-        ">judged then",
+        ">condensed",
+        *([">holes irrelevant"] if differs else []),
+        ">holes relevant",
     )
     rows: list[list[Cell]] = [
         [
             SystemName(effect.system),
-            format_percent(effect.judged),
+            f"{100 * effect.judged:.0f} → {format_percent(effect.judged_with)}",
             _figure(effect.benchmark),
-            _figure(effect.condensed),
-            _figure(effect.holes_irrelevant),
-            _figure(effect.holes_relevant),
             _figure(effect.added),
-            format_percent(effect.judged_with),
+            _figure(effect.condensed),
+            *([_figure(effect.holes_irrelevant)] if differs else []),
+            _figure(effect.holes_relevant),
         ]
         for effect in report.systems
     ]
-    return Grid(columns, rows, caption=f"95 % intervals in parentheses; {_BOUNDS}")
+    same = "" if differs else "with all holes irrelevant the score is that of the benchmark; "
+    caption = f"95 % intervals in parentheses; judged: before and with added; {same}{_HOLES}"
+    return Grid(columns, rows, caption=caption)
 
 
 def _order_sentence(report: JudgeReport) -> str:
@@ -160,23 +164,40 @@ def _order_sentence(report: JudgeReport) -> str:
 def _draw_calibration(calibration: Calibration, out: Paper) -> None:
     detection = calibration.detection
     out.print(
-        f"Calibration of {calibration.judge} against the {calibration.reference}: "
+        f"Calibration of {calibration.judge} against {_REFERENCES[calibration.reference]}: "
         f"{plural(calibration.pairs, 'pair')}, {calibration.undecided} undecided",
         style="bold",
     )
     out.print(_confusion(calibration))
     out.print()
-    rows: list[list[Cell]] = [["all decided pairs", "", *_detection_cells(detection)]]
-    rows[0].append(_statistic(calibration.kappa))
-    for part in calibration.strata:
-        rows.append([part.by, part.value, *_detection_cells(part.detection)])
-        rows[-1].append(_statistic(part.kappa))
-    columns = make_columns("pairs", "", ">n", ">precision", ">recall", ">false alarms", ">kappa")
-    caption = (
-        "false alarms: pairs that are not relevant but are judged relevant; a lenient judge has "
-        "more of them on long passages and on passages that share words with the query"
+    rows: list[list[Cell]] = [
+        ["all decided pairs", *_detection_cells(detection), _statistic(calibration.kappa)]
+    ]
+    rows += [
+        [part.name, *_detection_cells(part.detection), _statistic(part.kappa)]
+        for part in calibration.strata
+    ]
+    columns = [
+        Column("pairs", right=False, fixed=True),
+        *make_columns(">n", ">precision", ">recall", ">false alarms", ">kappa"),
+    ]
+    out.print(Grid(columns, rows, caption=_calibration_caption(detection)))
+
+
+def _calibration_caption(detection: Detection) -> str:
+    """Return the meaning of the columns, and what these pairs cannot show."""
+    if not detection.negatives:
+        return (
+            "precision and recall in %, 95 % intervals in parentheses. No pair here is known to be "
+            "not relevant, so only recall tells something about this judge, and nothing tells "
+            "whether it is lenient. Have people label a sample: r2med review"
+        )
+    return (
+        "precision, recall and false alarms in %, 95 % intervals in parentheses. False alarms: "
+        "pairs that are not relevant but are judged relevant; a lenient judge has more of them on "
+        "long passages and on passages that share words with the query. Precision depends on the "
+        f"share of relevant pairs, here {format_percent(detection.positives / detection.units)}"
     )
-    out.print(Grid(columns, rows, caption=caption))
 
 
 def _confusion(calibration: Calibration) -> Grid:
@@ -185,17 +206,17 @@ def _confusion(calibration: Calibration) -> Grid:
         [str(grade), str(negatives), str(positives)]
         for grade, (negatives, positives) in sorted(calibration.by_grade.items())
     ]
-    return Grid(columns, rows, caption=f"columns: judgement of the {calibration.reference}")
+    return Grid(
+        columns, rows, caption=f"columns: judgement of {_REFERENCES[calibration.reference]}"
+    )
 
 
 def _detection_cells(detection: Detection) -> list[Cell]:
-    negatives = detection.false_positives + detection.true_negatives
-    false_alarms = detection.false_positives / negatives if negatives else None
     return [
         str(detection.units),
-        _percent(detection.precision, detection.precision_interval()),
-        _percent(detection.recall, detection.recall_interval()),
-        format_percent(false_alarms),
+        _share(detection.precision, detection.precision_interval()),
+        _share(detection.recall, detection.recall_interval()),
+        _share(detection.false_alarms, None),
     ]
 
 
@@ -212,6 +233,14 @@ def _percent(value: float | None, interval: Interval | None) -> str:
     if value is None or interval is None:
         return format_percent(value)
     return f"{format_percent(value)} ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+
+
+def _share(value: float | None, interval: Interval | None) -> Cell:
+    """Write a share × 100 with its interval, without the sign, which the caption has."""
+    if value is None:
+        return None
+    limits = "" if interval is None else f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})"
+    return f"{100 * value:.0f}{limits}"
 
 
 def _statistic(statistic: Statistic) -> str:

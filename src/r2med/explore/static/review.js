@@ -10,6 +10,35 @@ if (form && form.elements.seconds) {
   });
 }
 
+// Shared words are marked without another request, so that a comment or a selected span stays.
+const marks = document.getElementById("marks");
+if (marks && form) {
+  marks.addEventListener("click", (event) => {
+    event.preventDefault();
+    const shown = passage.classList.toggle("marked");
+    form.elements.marks.value = shown ? "1" : "";
+    marks.querySelector("span").textContent = shown ? "Hide" : "Mark";
+  });
+}
+
+// Whoever opens the answer once gets it open on the pages that follow.
+const fold = document.getElementById("answer");
+if (fold) {
+  try { fold.open = sessionStorage.getItem("review-answer") === "open"; } catch { /* no storage */ }
+  fold.addEventListener("toggle", () => {
+    try { sessionStorage.setItem("review-answer", fold.open ? "open" : ""); } catch { /* no storage */ }
+  });
+}
+
+const remove = document.getElementById("span-remove");
+if (remove && form) {
+  remove.addEventListener("click", () => {
+    form.elements.span.value = "";
+    document.getSelection().removeAllRanges();
+    document.getElementById("span-shown").hidden = true;
+  });
+}
+
 document.addEventListener("selectionchange", () => {
   const selection = document.getSelection();
   const inside = selection.rangeCount && passage && passage.contains(selection.anchorNode) && passage.contains(selection.focusNode);
