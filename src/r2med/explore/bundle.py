@@ -1,7 +1,7 @@
 """The explorer as files: pages with relative links, to put on any web server or open from disk.
 
 Pages grow with the queries, not with the corpus: a query has one page that shows the first lines
-of every listed document and unfolds more; of documents only its positives have a page.
+of every listed document and unfolds more, and one page with the whole texts of its positives.
 Every page is known before the first one is written, so that a link leads to a file or is absent.
 File names come from the ids alone: an address stays the same when the site is written again.
 """
@@ -22,11 +22,11 @@ from r2med.execution.resources import Warn, log_warning
 from r2med.explore.library import Library, Snapshot
 from r2med.explore.pages.about import about_page
 from r2med.explore.pages.compare import compare_page
-from r2med.explore.pages.document import document_page
+from r2med.explore.pages.document import positives_page
 from r2med.explore.pages.leaderboard import View, draw_figure, leaderboard_page
 from r2med.explore.pages.query import MOST_SYSTEMS, QueryData, query_page
 from r2med.explore.pages.task import task_page, tasks_page
-from r2med.explore.render import STATIC, Link, Part, static_file
+from r2med.explore.render import STATIC, Link, Part, anchor, static_file
 from r2med.explore.sharing import hide_folders
 from r2med.paths import slug
 from r2med.results.compare import query_scores
@@ -145,7 +145,7 @@ class _Site:
         self._write(_MARKER, json.dumps({"pages": self.written}).encode())
 
     def _query(self, name: str, query_id: str, systems: Sequence[str], link: Link) -> str:
-        """The page of a query; those of its positives that the corpus holds are written with it."""
+        """The page of a query; that of its positives is written with it."""
         data = QueryData(self.snapshot, name, query_id, systems=systems)
         lexicon = data.scene.lexicon if data.scene else None
         held = [
@@ -153,11 +153,11 @@ class _Site:
             for positive_id, _ in data.positives
             if lexicon and lexicon.row(positive_id) is not None
         ]
-        keys = [("document", name, query_id, positive_id) for positive_id in held]
-        self.documents |= set(keys)
-        page = partial(document_page, self.snapshot, query_id=query_id, system=systems[0])
-        for key, document_id in zip(keys, held, strict=True):
-            self._page(key, page(self._link(key), name, document_id))
+        if held:
+            key = ("document", name, query_id)
+            self.documents |= {(*key, positive_id) for positive_id in held}
+            page = positives_page(self.snapshot, self._link(key), name, query_id, held)
+            self._page(key, page)
         return query_page(data, link)
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -200,7 +200,9 @@ class _Site:
             systems = parts.get("system") or self.compared.get(scope, ())
             key = (page, scope, *systems)
             key = key if key in self.pages else (page, scope, *reversed(systems))
-        return _path(key) if key in self.pages or key in self.documents else None
+        if key in self.documents:
+            return f"{_path(key[:-1])}#{anchor(key[-1])}"
+        return _path(key) if key in self.pages else None
 
     def _figure(self, name: str, suite: str, theme: str) -> str | None:
         """Draw a figure when a page first asks for it; None where it cannot be drawn."""

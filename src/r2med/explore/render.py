@@ -6,6 +6,7 @@ become markup. Pages have no inline style and no inline script.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -126,6 +127,7 @@ def _environment() -> jinja2.Environment:
         "p": format_p,
         "plural": plural,
         "label": task_label,
+        "anchor": anchor,
         "breakable": breakable,
         "thousands": lambda value: f"{value:,}",
         "sentence": sentence,
@@ -172,6 +174,11 @@ def inline_code(text: str) -> Markup:
         for index, part in enumerate(parts)
     ]
     return Markup("".join(html_parts))
+
+
+def anchor(document_id: str) -> str:
+    """Return the place of a document on a page of several."""
+    return f"d-{hashlib.sha256(document_id.encode()).hexdigest()[:12]}"
 
 
 _JOINT = re.compile(r"([/|+:,\[\]_-]+)")

@@ -2,22 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from r2med.errors import MissingError
 from r2med.explore.library import Snapshot
 from r2med.explore.render import Link, plural, render
+from r2med.report.table import task_label
+from r2med.results.diagnosis.causes import TOP
 from r2med.results.diagnosis.findings import label_of
 from r2med.results.diagnosis.lexicon import Segment
 
 if TYPE_CHECKING:
     from r2med.evaluation.explain import Change
 
-_TERMS = 25
+_TERMS, _FEW_TERMS = 25, 6
 _QUERIES = 20
 _VERBS = {"positive": "is relevant to", "not relevant": "is judged not relevant to"}
+
+
+@dataclass(frozen=True)
+class Positive:
+    """A relevant document on the page of all positives of a query."""
+
+    document_id: str
+    segments: Sequence[Segment]
+    """Its text; empty if texts are left out."""
+    ranks: Sequence[tuple[str, int | None]]
+    """By system its rank; None if it is not listed."""
+    terms: Sequence[Change]
+    """The terms that add most to its score."""
+
+
+def positives_page(
+    snapshot: Snapshot, link: Link, name: str, query_id: str, document_ids: Sequence[str]
+) -> str:
+    """Return one page with the positives of a query, for a site that has no page for each."""
+    stored = snapshot.of_task(name)
+    task, missing = snapshot.data_of(name, stored)
+    if task is None:
+        raise MissingError(missing)
+    scene = snapshot.library.scene(task)
+    chosen = next(iter(stored.values()))
+    ranks = {
+        system: snapshot.library.ranked_run(result).ranks_of(query_id)
+        for system, result in stored.items()
+    }
+    generated, part = "", ""
+    changes: Mapping[str, Sequence[Change]] = {}
+    marked: list[list[Segment]] = [[] for _ in document_ids]
+    if not missing:
+        from r2med.evaluation.explain import read_generated, term_changes
+
+        expansion = read_generated(chosen, task, query_id)
+        generated = expansion.variants[0][0].lexical if expansion else ""
+        prepared = snapshot.library.prepare_searcher
+        part, changes = term_changes(chosen, task, query_id, list(document_ids), prepared)
+        texts = [scene.lexicon.text(document_id) or "" for document_id in document_ids]
+        marked = scene.lexicon.mark(texts, task.query(query_id), generated)
+    documents = []
+    for document_id, segments in zip(document_ids, marked, strict=True):
+        terms = sorted(changes.get(document_id, ()), key=lambda t: (-abs(t.after), t.term))
+        text = "".join(segment.text for segment in segments)
+        words = scene.lexicon.spell(
+            [change.term for change in terms[:_FEW_TERMS]],
+            f"{text} {task.query(query_id)} {generated}",
+        )
+        documents.append(
+            Positive(
+                document_id,
+                segments,
+                [(system, found.get(document_id)) for system, found in ranks.items()],
+                [replace(change, term=word) for change, word in zip(terms, words, strict=False)],
+            )
+        )
+    first = sum(any(rank and rank <= TOP for _, rank in entry.ranks) for entry in documents)
+    return render(
+        "documents.html",
+        link,
+        page="tasks",
+        title=f"Positives of query {query_id}, {task_label(name)}",
+        task=name,
+        suite=task.suite,
+        query_id=query_id,
+        query="" if missing else task.query(query_id),
+        answer=f"{first} of {plural(len(documents), 'positive')} are among the first {TOP} of a "
+        "stored system.",
+        documents=documents,
+        names=snapshot.names,
+        part=snapshot.names[part] if part else "",
+    )
 
 
 def document_page(

@@ -214,14 +214,18 @@ class QueryData:
             expansion = column["expansion"]
             generated = expansion.variants[0][0].lexical if expansion else ""
             longest = _LONG_IN_BUNDLE if self.snapshot.public else _LONG
+            # The whole text of a positive is one click away in a bundle.
+            lengths = dict.fromkeys(texts, longest)
+            if self.snapshot.public:
+                lengths |= dict.fromkeys((name for name, _ in self.positives), _EXCERPT)
             marked = lexicon.mark(
-                [text[:longest] for text in texts.values()],
+                [text[: lengths[name]] for name, text in texts.items()],
                 query,
                 generated,
                 only_generated=bool(generated) and column["is_lexical"],
             )
             excerpts[column["system"]] = {
-                name: Excerpt(*_split_excerpt(segments), max(0, len(text) - longest))
+                name: Excerpt(*_split_excerpt(segments), max(0, len(text) - lengths[name]))
                 for (name, text), segments in zip(texts.items(), marked, strict=True)
             }
         return excerpts
