@@ -60,10 +60,12 @@ def test_every_page_is_reached_by_relative_links_that_lead_to_files(
     while waiting:
         page = waiting.pop()
         for address in _ADDRESS.findall(page.read_text(encoding="utf-8")):
-            path = unescape(address).partition("#")[0]
+            path, _, fragment = unescape(address).partition("#")
             assert ":" not in path and not path.startswith("/"), (page, address)
             target = (page.parent / path).resolve() if path else page
             assert target.is_file() and target.is_relative_to(folder.resolve()), (page, address)
+            if fragment.startswith("d-"):
+                assert f'id="{fragment}"' in target.read_text(encoding="utf-8"), (page, address)
             if target.suffix == ".html" and target not in seen:
                 seen.add(target)
                 waiting.append(target)
@@ -123,7 +125,7 @@ def test_pages_grow_with_the_queries_and_not_with_the_corpus(whole: Path, hostil
 
     documents = list(whole.glob("task/*/document/*.html"))
 
-    assert 0 < len(documents) <= len(task.judgements)
+    assert 0 < len(documents) <= len(task.queries)
 
 
 def test_hostile_texts_and_ids_stay_text_and_inside_the_folder(whole: Path) -> None:

@@ -150,3 +150,27 @@ def test_cards_of_tasks_have_counts_the_best_system_and_the_baseline(visit: Visi
     assert "57,359 documents" in published.inner_text()
     assert "r2med eval bm25 --task Biology" in published.inner_text()
     assert published.locator("svg.strip circle").count() > 50
+
+
+def test_a_query_leads_back_to_the_comparison_one_came_from(visit: Visit) -> None:
+    page = visit.go("/compare?scope=demo&system=bm25&system=bm25-lucene")
+
+    page.locator("table.queries tbody th a").first.click()
+    page.wait_for_url("**/query/**")
+    back = page.locator(".crumbs a").last
+
+    assert back.inner_text() == "bm25 against bm25-lucene"
+    assert "scope=demo&" in back.get_attribute("href")
+
+
+def test_the_positives_of_a_query_are_in_view_beside_its_lists(visit: Visit) -> None:
+    page = visit.go("/task/demo/medqa-diag/query/8?system=bm25&system=bm25-lucene")
+
+    side = page.locator(".query-side")
+    page.locator(".columns").scroll_into_view_if_needed()
+    page.mouse.wheel(0, 600)
+    page.wait_for_timeout(100)
+    last = page.locator("table.ranks tbody tr").last.bounding_box()
+
+    assert side.bounding_box()["y"] <= 20
+    assert last["y"] + last["height"] <= 900

@@ -279,7 +279,8 @@ def task(request: Request, snapshot: Snapshot, link: Link) -> str:
             order=values.word("order", ORDERS) or "difficulty",
             depth=int(values.word("depth", DEPTHS) or DEPTHS[0]),
         )
-        return query_page(data, link)
+        scope = values.word("scope", [*snapshot.suites, *snapshot.tasks])
+        return query_page(data, link, scope=scope)
     return task_page(
         snapshot,
         link,

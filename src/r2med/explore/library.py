@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: Corpora and their terms stay in memory for this many tasks; a full task takes 100 to 200 MB.
 _TASKS, _SCENES, _SEARCHERS = 4, 2, 1
-_BOARDS, _RUNS, _LISTS, _DIAGNOSES, _OVERLAPS = 64, 64, 250, 32, 64
+_BOARDS, _RUNS, _LISTS, _DIAGNOSES, _OVERLAPS = 64, 64, 250, 64, 64
 #: Rows of a leaderboard with intervals, costs and tests, which need the scores of every query.
 DETAILED_ROWS = 50
 _ABSENT = "The texts of this task were not at hand when this site was written."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -15,10 +16,18 @@ _THREADS = 2
 
 
 def map_in_threads(function: Callable[[Item], Output], items: Iterable[Item]) -> Iterator[Output]:
-    """Apply a function to items in two threads; yield outputs in order, holding few at a time."""
+    """Apply a function to items in two threads; yield outputs in order, holding few at a time.
+
+    A single item starts no thread.
+    """
+    remaining = iter(items)
+    first = deque(islice(remaining, 2))
+    if len(first) < 2:
+        yield from map(function, drain(first))
+        return
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[Output]] = deque()
-        for item in items:
+        for item in chain(drain(first), remaining):
             waiting.append(pool.submit(function, item))
             if len(waiting) > _THREADS + 1:
                 yield waiting.popleft().result()

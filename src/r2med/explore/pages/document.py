@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from r2med.results.diagnosis.lexicon import Segment
 if TYPE_CHECKING:
     from r2med.evaluation.explain import Change
 
-_TERMS, _FEW_TERMS = 25, 6
+_TERMS = 25
 _QUERIES = 20
 _VERBS = {"positive": "is relevant to", "not relevant": "is judged not relevant to"}
 
@@ -31,8 +31,6 @@ class Positive:
     """Its text; empty if texts are left out."""
     ranks: Sequence[tuple[str, int | None]]
     """By system its rank; None if it is not listed."""
-    terms: Sequence[Change]
-    """The terms that add most to its score."""
 
 
 def positives_page(
@@ -49,34 +47,25 @@ def positives_page(
         system: snapshot.library.ranked_run(result).ranks_of(query_id)
         for system, result in stored.items()
     }
-    generated, part = "", ""
-    changes: Mapping[str, Sequence[Change]] = {}
     marked: list[list[Segment]] = [[] for _ in document_ids]
     if not missing:
-        from r2med.evaluation.explain import read_generated, term_changes
+        from r2med.evaluation.explain import read_generated
 
         expansion = read_generated(chosen, task, query_id)
         generated = expansion.variants[0][0].lexical if expansion else ""
-        prepared = snapshot.library.prepare_searcher
-        part, changes = term_changes(chosen, task, query_id, list(document_ids), prepared)
         texts = [scene.lexicon.text(document_id) or "" for document_id in document_ids]
         marked = scene.lexicon.mark(texts, task.query(query_id), generated)
-    documents = []
-    for document_id, segments in zip(document_ids, marked, strict=True):
-        terms = sorted(changes.get(document_id, ()), key=lambda t: (-abs(t.after), t.term))
-        text = "".join(segment.text for segment in segments)
-        words = scene.lexicon.spell(
-            [change.term for change in terms[:_FEW_TERMS]],
-            f"{text} {task.query(query_id)} {generated}",
+    documents = [
+        Positive(
+            document_id,
+            segments,
+            [
+                (system, ranks_of_system.get(document_id))
+                for system, ranks_of_system in ranks.items()
+            ],
         )
-        documents.append(
-            Positive(
-                document_id,
-                segments,
-                [(system, found.get(document_id)) for system, found in ranks.items()],
-                [replace(change, term=word) for change, word in zip(terms, words, strict=False)],
-            )
-        )
+        for document_id, segments in zip(document_ids, marked, strict=True)
+    ]
     first = sum(any(rank and rank <= TOP for _, rank in entry.ranks) for entry in documents)
     return render(
         "documents.html",
@@ -91,7 +80,6 @@ def positives_page(
         "stored system.",
         documents=documents,
         names=snapshot.names,
-        part=snapshot.names[part] if part else "",
     )
 
 

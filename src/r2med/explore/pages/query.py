@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from r2med.results.answers import answer_notes
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
 from r2med.results.diagnosis.diagnose import diagnose_ranking
-from r2med.results.diagnosis.findings import QueryFinding, label_of
+from r2med.results.diagnosis.findings import QueryFinding, TaskDiagnosis, label_of
 from r2med.results.diagnosis.lexicon import Segment
 from r2med.results.published_data import find_other_data
 from r2med.results.record import RUN_FILE, Result
@@ -42,6 +42,8 @@ ORDERS: Mapping[str, tuple[str, Callable[[QueryScores], float]]] = {
 _EXCERPT, _LONG = 220, 2500
 #: The same on demand in a bundle, which has a page for every query.
 _LONG_IN_BUNDLE = 900
+#: Missed positives of a column that are shown at once.
+_MISSED = 10
 #: Ranks that a sentence names.
 _RANKS = 3
 #: Characters of a positive in the table of ranks.
@@ -142,16 +144,9 @@ class QueryData:
         """One column per system, compared with the first; the first is compared with the second."""
         columns = []
         for index, (system, result) in enumerate(self.chosen.items()):
-            diagnosis, expansion = None, None
+            expansion = None
             searched: dict[str, float] = {}
-            if self.data is not None and self.positives:
-                diagnosis = diagnose_ranking(
-                    Ranking(system, self.snapshot.library.ranked_run(result), result),
-                    self.data,
-                    results=self.snapshot.results,
-                    scene=self.scene,
-                    only=self.query_id,
-                )
+            diagnosis = self._diagnose(system, result)
             if self.texts is not None:
                 from r2med.evaluation.explain import expanded_coverage, read_generated
 
@@ -187,6 +182,20 @@ class QueryData:
             )
         return columns
 
+    def _diagnose(self, system: str, result: Result) -> TaskDiagnosis | None:
+        """Diagnose this query alone; a bundle, which shows every query, diagnoses the task once."""
+        if self.data is None or not self.positives:
+            return None
+        library, results = self.snapshot.library, self.snapshot.results
+        if self.snapshot.public:
+            diagnosis = library.diagnosis(result, self.data, results)
+            findings = [entry for entry in diagnosis.queries if entry.query_id == self.query_id]
+            return replace(diagnosis, queries=tuple(findings)) if findings else None
+        ranking = Ranking(system, library.ranked_run(result), result)
+        return diagnose_ranking(
+            ranking, self.data, results=results, scene=self.scene, only=self.query_id
+        )
+
     def _read_rerank_answers(self, result: Result) -> list[RerankAnswer]:
         """What reranking models thought and answered; empty where texts are not shown."""
         if self.texts is None:
@@ -207,9 +216,10 @@ class QueryData:
         excerpts = {}
         for column in self.columns:
             ranking = self.lists[column["system"]][: self.depth]
-            names = dict.fromkeys(
-                [name for name, _ in ranking] + [name for name, _ in self.positives]
-            )
+            positives = [name for name, _ in self.positives]
+            if self.snapshot.public and column["finding"]:
+                positives = [miss.document_id for miss in column["finding"].missed[:_MISSED]]
+            names = dict.fromkeys([name for name, _ in ranking] + positives)
             texts = {name: text for name in names if (text := lexicon.text(name)) is not None}
             expansion = column["expansion"]
             generated = expansion.variants[0][0].lexical if expansion else ""
@@ -217,7 +227,7 @@ class QueryData:
             # The whole text of a positive is one click away in a bundle.
             lengths = dict.fromkeys(texts, longest)
             if self.snapshot.public:
-                lengths |= dict.fromkeys((name for name, _ in self.positives), _EXCERPT)
+                lengths |= dict.fromkeys(positives, _EXCERPT)
             marked = lexicon.mark(
                 [text[: lengths[name]] for name, text in texts.items()],
                 query,
@@ -258,8 +268,11 @@ def _scores_of(
     return next(scores, (None,) * systems)
 
 
-def query_page(data: QueryData, link: Link) -> str:
-    """Return the page of a query; its lists, which take longest, are cached."""
+def query_page(data: QueryData, link: Link, *, scope: str | None = None) -> str:
+    """Return the page of a query; its lists, which take longest, are cached.
+
+    `scope` is the suite or task of the comparison that led here; without one it is the task.
+    """
     cached_lists = data.snapshot.library.lists
     summary, lists = cached_lists.get(
         (link, data.origin), lambda: (answer(data), _lists(data, link))
@@ -282,6 +295,7 @@ def query_page(data: QueryData, link: Link) -> str:
         depths=DEPTHS,
         most=MOST_SYSTEMS,
         systems=data.systems,
+        scope=scope,
     )
 
 
@@ -316,6 +330,7 @@ def _lists(data: QueryData, link: Link) -> Markup:
         labels=lambda system: [
             label_of(data.judged.get(name)) for name, _ in data.lists[system][: data.depth]
         ],
+        most_missed=_MISSED,
         verbs=VERBS,
         stops=STOPS,
         top=TOP,
