@@ -41,7 +41,7 @@ ORDERS: Mapping[str, tuple[str, Callable[[QueryScores], float]]] = {
 #: Characters of a document that a ranking shows at once, and on demand.
 _EXCERPT, _LONG = 220, 2500
 #: The same on demand in a bundle, which has a page for every query.
-_LONG_IN_BUNDLE = 900
+_LONG_IN_BUNDLE = 450
 #: Missed positives of a column that are shown at once.
 _MISSED = 10
 #: Ranks that a sentence names.
