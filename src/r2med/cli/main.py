@@ -74,17 +74,17 @@ def _check_utf8() -> None:
 
 
 def run() -> int:
-    """Run the command line; the exit code. From then on signals end the process at once."""
+    """Run the command line and return the exit code; afterwards signals end the process at once."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         if number in (signal.SIGINT, signal.SIGTERM):
             received.append(number)
         if len(received) == 1 and _importing(frame):
-            signal.setitimer(signal.ITIMER_REAL, 0.02)  # look again then
+            signal.setitimer(signal.ITIMER_REAL, 0.02)  # check again after the import
             return
         if received and signal.getsignal(received[0]) is not stop:
-            signal.raise_signal(received[0])  # to the server that has begun to listen meanwhile
+            signal.raise_signal(received[0])  # a server has installed its handler meanwhile
             return
         raise KeyboardInterrupt
 
@@ -116,7 +116,7 @@ def run() -> int:
     except OSError as error:
         return _fail(f"error: {refusal(error)}", 1)
     except Exception as error:
-        application = sys.modules.get("r2med.cli.app")  # absent where importing it failed
+        application = sys.modules.get("r2med.cli.app")  # missing if its import failed
         message = application.usage_message(error) if application else None
         if message is None:
             raise
@@ -125,7 +125,7 @@ def run() -> int:
 
 @contextmanager
 def convert_interrupts() -> Iterator[None]:
-    """Turn an interrupt and a closed pipe into endings that no library on the way swallows."""
+    """Turn an interrupt and a closed pipe into exceptions that libraries do not catch."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -152,7 +152,7 @@ def refusal(error: OSError) -> str:
 
 
 def _end_at_once_on_signals() -> None:
-    """Once all is said, a signal finds nothing to save, and must not fail in the exit itself."""
+    """Let signals end the process at once: everything is stored and printed."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -160,9 +160,10 @@ def _end_at_once_on_signals() -> None:
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported: an interrupt there can leave Python's lock taken.
+    """Whether a module is being imported.
 
-    What imports swallows it then as often as not, and the next thread that imports waits for ever.
+    An interrupt during an import is often caught by the importing code, or leaves Python's import
+    lock held, so that the next thread that imports waits for ever.
     """
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib._bootstrap"):
@@ -172,7 +173,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def _fail(message: str, code: int) -> int:
-    """Say the message on standard error, whatever is left of it."""
+    """Print the message to standard error and return the exit code."""
     _end_at_once_on_signals()
     from r2med.report.console import visible
 
@@ -183,7 +184,7 @@ def _fail(message: str, code: int) -> int:
 
 
 def _silence() -> None:
-    """Send what cannot be written nowhere, so that the interpreter does not fail on it at exit."""
+    """Discard output that cannot be written, so that the interpreter does not fail at exit."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -6,12 +6,10 @@ appears on reload. A damaged one is named and the rest stays usable.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +35,7 @@ from r2med.results.select import Ranking, ResultSet
 from r2med.results.store import LOCAL
 from r2med.results.versions import StoredSystem, Version, group_systems
 from r2med.runs import Run
+from r2med.storage import release_memory
 from r2med.tasks.fetch.provenance import data_folder
 from r2med.tasks.load import load_task, task_names
 from r2med.tasks.reading.source import split_selection
@@ -454,8 +453,7 @@ def _describe_version(
 def _trim_memory(value: T) -> T:
     """Return a large value after giving the memory used to make it back to the system."""
     pa.default_memory_pool().release_unused()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    release_memory()
     return value
 
 
