@@ -41,6 +41,7 @@ from r2med.tasks.task import Task
 LARGE, SMALL, QUERIES, SYSTEMS = 60_000, 2_000, 100, 20
 WORDS, VOCABULARY = 120, 60_000
 FLOORS = {
+    "first leaderboard": 0.5,
     "leaderboard page, p95": 0.100,
     "query page, p95": 0.150,
     "start-up": 1.5,
@@ -237,7 +238,7 @@ def bench(folder: Path, rate: float, seconds: float) -> int:
         url = match[0].rstrip("/")
         assert get(url, "/about")[0] == 200
         found = {"start-up": time.perf_counter() - start}
-        first = get(url, "/leaderboard?suite=full")[1]
+        found["first leaderboard"] = get(url, "/leaderboard?suite=full")[1]
         found["leaderboard page, p95"] = p95(url, leaderboards())
         cold = get(url, query_pages()[0])[1]
         found["query page, p95"] = p95(url, query_pages())
@@ -257,7 +258,7 @@ def bench(folder: Path, rate: float, seconds: float) -> int:
     finally:
         process.terminate()
         process.wait(timeout=30)
-    print(f"first leaderboard {first:.2f} s, first query page of {LARGE:,} documents {cold:.2f} s")
+    print(f"first query page of {LARGE:,} documents {cold:.2f} s")
     print(f"{rate:g} requests/s for {seconds:g} s: {answered}")
     print(f"a result stored meanwhile was {'seen' if seen else 'NOT seen'} on reload")
     failed = answered["errors"] > 0 or not seen

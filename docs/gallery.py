@@ -22,6 +22,7 @@ from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "gallery"
 SYSTEMS = ("bm25", "wordllama", "bm25 + wordllama")
+_TRIED = "/try?text=numb+feet+after+weeks+of+laughing+gas+at+parties&task=demo/medical-sciences"
 R2MED = [sys.executable, "-m", "r2med"]
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: Bytes of all images together; the repository stays small.
@@ -45,9 +46,11 @@ SCREENSHOTS = (
     Screenshot("task", "/task/demo/biology"),
     Screenshot("query", "/task/demo/medqa-diag/query/8?system=wordllama&system=bm25"),
     Screenshot("compare", "/compare?suite=demo&system=bm25+%2B+wordllama&system=bm25"),
-    Screenshot("try", "/try"),
+    Screenshot("try", f"{_TRIED}&system=bm25&system=wordllama"),
+    Screenshot("tasks", "/tasks"),
+    Screenshot("system", "/system?suite=demo&system=bm25+%2B+wordllama"),
     Screenshot("phone", "/?suite=demo", width=390, height=780),
-    Screenshot("dark", "/task/demo/medqa-diag", dark=True),
+    Screenshot("dark", "/?suite=demo", dark=True),
 )
 
 
