@@ -233,8 +233,8 @@ def _drop_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
         raise DataError(
             f"{listing.locate(row)}: document {document!r} appears twice for query {query!r}; "
             "a ranking holds each document once.\n"
-            "To keep one of its lines, use run:PATH[repeats=first] in a spec, or --repeats first in "
-            "`r2med score`."
+            "To keep one of its lines, use run:PATH[repeats=first] in a spec, or "
+            "`r2med score --repeats first`."
         )
     return rows
 
