@@ -303,3 +303,18 @@ def test_a_split_divides_the_queries(tmp_path: Path, resources: Resources) -> No
     assert [path.name for path in outcome.tasks] == ["tiny-dev", "tiny-test"]
     assert sorted(ids) == sorted(str(index) for index in range(len(CASES)))
     assert r2med.load_task(f"{outcome.folder / 'hub'}#dev").hash == dev.hash
+
+
+def test_a_judge_of_the_family_that_wrote_the_queries_is_warned_about(
+    tmp_path: Path, server: LLMServer
+) -> None:
+    server.reply = reply
+    warnings: list[str] = []
+    with Resources(RunOptions(llm_url=server.url), warn=warnings.append) as resources:
+        folder = make_items(tmp_path, resources, items={"model": "qwen-7b", "solvers": ["o3-mini"]})
+        build_pool(folder, resources)
+        prepare_judging(folder, resources, {"judges": ("o3-mini",)})
+        assert not any("wrote the queries" in warning for warning in warnings)
+        prepare_judging(folder, resources, {"judges": ("qwen-32b",)})
+
+    assert any(warning.startswith("qwen-7b wrote the queries") for warning in warnings)

@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from r2med.build.folder import BuildFolder, BuildRecord, hash_file, read_rows, write_rows
+from r2med.build.items import RULES
 from r2med.build.pool import Candidate, load_pool
+from r2med.build.prompting import find_model
 from r2med.build.working_task import check_current, hash_inputs, load_working_task
 from r2med.errors import DataError
 from r2med.execution.resources import Resources
@@ -242,10 +244,10 @@ def _warn_of_families(panel: Panel, folder: BuildFolder, resources: Resources) -
                 f"{system} and the judge are of one model family ({', '.join(sorted(shared))}): "
                 "judges favour systems of the same family. Use a judge of another family as well."
             )
-    writers = [name for name in (items.models if items else ()) if judging & families_of([name])]
-    if writers:
+    writer = str(items.parameters["model"]) if items else RULES
+    if writer != RULES and judging & families_of([writer, find_model(writer)]):
         resources.warn(
-            f"{writers[0]} wrote the queries and the judge is of the same model family; the "
+            f"{writer} wrote the queries and the judge is of the same model family; the "
             "reasoning it wrote may please it. Use a judge of another family as well."
         )
 

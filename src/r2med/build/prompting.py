@@ -19,6 +19,7 @@ from r2med.execution.resources import Progress, Resources
 from r2med.expand.prompts import Prompt, load_prompt
 from r2med.remote.chat import Chat
 from r2med.remote.completions import ChatAnswer, ChatRequest, Message
+from r2med.remote.registry import find_llm
 from r2med.rerank.llm_answers import split_thought
 from r2med.systems.spec import Unit, parse
 
@@ -64,11 +65,22 @@ def load_question(name: str, read: Read[T], prompts_folder: Path) -> Question[T]
 
 def open_chat(name: str, resources: Resources, option: str) -> Chat:
     """Return a language model by name, with options in brackets, as in `gpt4[temperature=0.7]`."""
+    entry_name, options = _split_options(name, option)
+    return resources.remote.chat(entry_name, options)
+
+
+def find_model(name: str) -> str:
+    """Return what the server calls a language model, such as `Qwen/Qwen2.5-7B-Instruct`."""
+    entry_name, _ = _split_options(name, "model")
+    return find_llm(entry_name, allow_unknown=True).model
+
+
+def _split_options(name: str, option: str) -> tuple[str, dict[str, str]]:
     unit = parse(name).fused[0]
     if not isinstance(unit, Unit) or str(parse(name)) != str(unit):
         raise UsageError(f"{option}: {name!r} is not a language model; see docs/llms.md.")
-    model = unit.name if unit.argument is None else f"{unit.name}:{unit.argument}"
-    return resources.remote.chat(model, dict(unit.options))
+    entry_name = unit.name if unit.argument is None else f"{unit.name}:{unit.argument}"
+    return entry_name, dict(unit.options)
 
 
 def ask_all(
