@@ -21,10 +21,10 @@ from r2med.execution.processes import ProcessHandle, ProcessWorkers, open_worker
 from r2med.execution.workers import StageSpec, WorkerAnswer, WorkerJob, Workers, divide_cores
 from r2med.models import encoding
 from r2med.models.embedding_cache import EmbeddingCache, open_cache
+from r2med.models.user_code import code_identity
 from r2med.paths import home_folder
 from r2med.results.record import Result
 from r2med.results.store import Store, read_result
-from r2med.retrieve.user_models import code_identity
 from r2med.tasks.task import Task
 from tests.cli.running import ended, run, start
 from tests.evaluation import faulty
