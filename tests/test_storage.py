@@ -23,6 +23,7 @@ from r2med.storage import (
     read_sealed,
     seal,
     sweep,
+    temporary_folder,
     unseal,
     write_sealed,
 )
@@ -41,17 +42,17 @@ for number in range(int(sys.argv[3])):
 HOLDER = """
 import sys
 from pathlib import Path
-from r2med.storage import atomic_file, atomic_folder, lock
-with {what}(Path(sys.argv[1])) as draft:
+from r2med.storage import atomic_file, atomic_folder, lock, temporary_folder
+with {what}(Path(sys.argv[1]), *sys.argv[2:]) as draft:
     print("holding", flush=True)
     sys.stdin.read()
 """
 
 
 @contextmanager
-def held(what: str, path: Path) -> Iterator[subprocess.Popen[str]]:
+def held(what: str, path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A process inside a block of `what`; it is killed when this block ends."""
-    command = [sys.executable, "-c", HOLDER.format(what=what), str(path)]
+    command = [sys.executable, "-c", HOLDER.format(what=what), str(path), *arguments]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
@@ -144,6 +145,26 @@ def test_drafts_of_killed_writers_are_swept_and_those_of_living_ones_are_not(
 
     assert len(during) == len(after) == 1
     assert names(tmp_path) == ["another"]
+
+
+def test_a_temporary_folder_is_private_and_removed_also_after_a_kill(tmp_path: Path) -> None:
+    (tmp_path / "unrelated").mkdir()
+    (tmp_path / "cluster-link").symlink_to(tmp_path / "unrelated")
+    others = names(tmp_path)
+
+    with held("temporary_folder", tmp_path, "cluster-"):
+        with temporary_folder(tmp_path, "cluster-") as folder:
+            (folder / "file").touch()
+            mode = folder.stat().st_mode
+            during = names(tmp_path)
+        after = names(tmp_path)
+    left = names(tmp_path)
+    with temporary_folder(tmp_path, "cluster-"):
+        pass
+
+    assert (len(during), len(after), left) == (len(others) + 2, len(others) + 1, after)
+    assert mode & 0o777 == 0o700
+    assert names(tmp_path) == others
 
 
 def test_a_replacement_killed_between_two_renames_is_undone(tmp_path: Path) -> None:

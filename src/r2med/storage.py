@@ -94,6 +94,24 @@ def draft_folder(target: Path) -> AbstractContextManager[Path]:
     return _draft(target, Path.mkdir)
 
 
+@contextmanager
+def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Yield a new folder that only this user can open, and remove it at the end.
+
+    Folders of processes that were killed are removed first. `parent` may be shared between users:
+    names are random, and folders of other users are never removed.
+    """
+    for entry in list(os.scandir(parent)):
+        if entry.name.startswith(prefix):
+            with suppress(OSError):
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid():
+                    _remove_unless_locked(Path(entry.path))
+    folder = parent / f"{prefix}{os.urandom(4).hex()}"
+    with _create_locked(folder, lambda path: path.mkdir(mode=0o700)):
+        yield folder
+
+
 def read_folder(folder: Path, read: Callable[[Path], T]) -> T:
     """Return `read(folder)` for one consistent version of a folder that may be replaced.
 
@@ -148,9 +166,8 @@ def sweep(folder: Path) -> None:
     with suppress(OSError):
         for entry in list(os.scandir(folder)):
             if entry.name.startswith(".") and entry.name.endswith(_DRAFT):
-                with suppress(OSError), _lock_path(Path(entry.path), wait=False) as is_locked:
-                    if is_locked:
-                        _remove(Path(entry.path))
+                with suppress(OSError):
+                    _remove_unless_locked(Path(entry.path))
             elif entry.name.startswith(".") and entry.name.endswith(_RETIRED):
                 _restore_folder(folder / entry.name[1 : -len(_RETIRED)])
 
@@ -388,6 +405,13 @@ def _lock_path(path: Path, *, wait: bool) -> Iterator[bool | None]:
         yield is_locked
     finally:
         os.close(handle)
+
+
+def _remove_unless_locked(path: Path) -> None:
+    """Remove a file or folder unless the process that made it still runs."""
+    with _lock_path(path, wait=False) as is_locked:
+        if is_locked:
+            _remove(path)
 
 
 def _remove(path: Path) -> None:

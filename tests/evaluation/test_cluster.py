@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from r2med import Resources, evaluate, evaluate_all
 from r2med.errors import MissingError
 from r2med.execution.processes import open_workers
-from r2med.execution.ray_cluster import RayWorkers, start_node
+from r2med.execution.ray_cluster import RayWorkers, cluster_folder, start_node
 from r2med.execution.workers import WorkerHandle
 from r2med.models import encoding
 from tests.cli.running import ended, start
@@ -138,12 +139,24 @@ def test_a_signal_ends_the_cluster_that_the_command_started(
         assert process.poll() is None, ended(process)
         time.sleep(0.2)
 
+    folder = find_cluster_folder(descendants(mark))
+
     process.send_signal(number)
     done = ended(process)
 
     assert done.code == 128 + number, done.err
     assert number == signal.SIGKILL or done.err.startswith(("interrupted: ", "terminated: "))
     assert gone(mark, seconds=90)
+    if number == signal.SIGKILL:
+        with cluster_folder():  # as the next command does
+            pass
+    assert not folder.exists()
+
+
+def find_cluster_folder(pids: set[int]) -> Path:
+    """The folder of a cluster, which the command lines of Ray's processes name."""
+    folders = re.findall(r"/tmp/r2med-ray-\w+", "\n".join(commands_of(pids)))
+    return Path(folders[0])
 
 
 def commands_of(pids: set[int]) -> Iterator[str]:

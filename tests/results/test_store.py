@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,14 @@ def test_a_record_that_lacks_something_is_named_and_stops_nothing(
     assert len(told) == 1
     with pytest.raises(DamagedError, match=problem):
         raise DamagedError(told[0])
+
+
+def test_a_record_with_an_unknown_order_of_ties_is_damaged(tmp_path: Path) -> None:
+    result = stored(tmp_path)
+    rewritten(result, system=asdict(result.record.system) | {"ties": "random"})
+
+    with pytest.raises(DamagedError, match=r"field 'system.ties' is 'random', expected one of"):
+        read_result(result.folder)
 
 
 @pytest.mark.parametrize("name", ["run", "scores"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,6 @@ from r2med.measure.intervals import Interval
 from r2med.measure.scores import measure
 from r2med.measure.significance import compare_columns
 from r2med.results.record import Result
-from r2med.runs.run import TieOrder
 from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.task import Judgements, Task
 
@@ -126,7 +125,7 @@ def score_twins(
     for result in results:
         task, task_twins = tasks[result.task], twins[result.task]
         judgements = inherit_judgements(task.judgements, task_twins)
-        ties = cast(TieOrder, result.record.system.ties)
+        ties = result.record.system.ties
         scores = measure(result.run, judgements, [metric], ties=ties).at(result.scores.query_ids)
         before, after = result.scores[metric], scores[metric]
         positive = {(twin.query, twin.twin) for twin in task_twins if twin.score > 0}

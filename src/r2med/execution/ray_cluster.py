@@ -14,16 +14,14 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
-import shutil
 import signal
 import socket
 import sys
-import tempfile
 import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,6 +37,7 @@ from r2med.execution.workers import (
     divide_cores,
     usable_cores,
 )
+from r2med.storage import temporary_folder
 
 _Node = TypeVar("_Node")
 
@@ -57,7 +56,7 @@ _SETTINGS = {
 #: longer, and is faster the second time, when the files are in memory.
 _START_ATTEMPTS = 4
 #: The names of Ray's sockets may have 107 characters, which a longer temporary folder would exceed.
-_SHORT_FOLDER = "/tmp"
+_SHORT_FOLDER = Path("/tmp")
 #: Set for a cluster that is started here: Ray listens on the loopback interface only (the first
 #: variable does that, despite its name), and requests need a token.
 _OWN_CLUSTER = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token"}
@@ -105,8 +104,8 @@ class RayWorkers(Workers):
         self._device = device
         self._ray: Any = None
         self._started_here = False
-        self._folder: Path | None = None
-        """The private folder of a cluster that was started here."""
+        self._open_folder = ExitStack()
+        """Removes the private folder of a cluster that was started here."""
         self._checked_at = 0.0
         self._count = 0
         self._resources_each: dict[str, int] = {}
@@ -117,9 +116,8 @@ class RayWorkers(Workers):
         super().close()
         if self._started_here and self._ray is not None:
             self._ray.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        self._ray, self._folder = None, None
+        self._open_folder.close()
+        self._ray = None
 
     def _capacity(self) -> int:
         if self._ray is None or time.monotonic() - self._checked_at > CAPACITY_CHECK_SECONDS:
@@ -160,8 +158,7 @@ class RayWorkers(Workers):
                     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
                 else:
                     # Ray makes its folders writable for everyone, so they are inside a private one.
-                    self._folder = Path(tempfile.mkdtemp(prefix="r2med-ray-", dir=_SHORT_FOLDER))
-                    _start_cluster(ray, self._folder)
+                    _start_cluster(ray, self._open_folder.enter_context(cluster_folder()))
             except (OSError, ValueError, RuntimeError) as problem:
                 raise _unreachable(self.name, first_line(problem)) from None
             self._started_here = True
@@ -182,6 +179,11 @@ def _set_token() -> None:
         os.environ.setdefault(name, value)
     if not {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def cluster_folder() -> AbstractContextManager[Path]:
+    """A new private folder for a cluster; removes the folders of commands that were killed."""
+    return temporary_folder(_SHORT_FOLDER, "r2med-ray-")
 
 
 def _start_cluster(ray: Any, folder: Path) -> None:

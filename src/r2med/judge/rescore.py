@@ -6,7 +6,6 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pyarrow.parquet as pq
 
@@ -19,7 +18,6 @@ from r2med.measure.metrics import parse_metric
 from r2med.measure.scores import Scores, ceiling, measure
 from r2med.results.record import BENCHMARK, SCORES_FILE, Record, Result
 from r2med.results.select import ResultSet
-from r2med.runs.run import TieOrder
 from r2med.tasks.load import load_tasks
 from r2med.tasks.task import Task
 
@@ -76,7 +74,7 @@ def rescore_result(result: Result, task: Task, chosen: ChosenJudgements) -> Resu
 
     On a task without judgements all queries with added ones count.
     """
-    ties = cast(TieOrder, result.record.system.ties)
+    ties = result.record.system.ties
     metrics = [parse_metric(name) for name in result.scores.columns]
     scores = measure(result.run, chosen.judgements, metrics, ties=ties)
     if len(task.judgements):
@@ -113,7 +111,7 @@ def _with_scores(
     """Return a record with the figures of new scores, and without figures that cannot be redone."""
     reranking = record.reranking
     if reranking is not None:
-        ties = cast(TieOrder, record.system.ties)
+        ties = record.system.ties
         metrics = [parse_metric(name) for name in reranking.ceiling]
         best = ceiling(result.run, chosen.judgements, metrics, depth=reranking.depth, ties=ties)
         reranking = replace(reranking, ceiling=best.at(scores.query_ids).means())

@@ -207,7 +207,7 @@ def _verify_result(folder: Path, root: Path | None) -> VerifiedResult:
         return outcome("not measured", "the data of the task here is another edition")
     ties = result.record.system.ties
     names = list(result.metrics)
-    means = measure(run, task.judgements, names, ties=ties).means()  # type: ignore[arg-type]
+    means = measure(run, task.judgements, names, ties=ties).means()
     different = [
         name for name, value in result.metrics.items() if abs(means[name] - value) > _TOLERANCE
     ]

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import variance
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,7 +77,7 @@ class SystemRecord:
     spec: str
     identity: Mapping[str, Any]
     depth: int
-    ties: str
+    ties: TieOrder
     published_as: str | None
     deviations: tuple[str, ...]
     stage: StageRecord
@@ -397,7 +397,7 @@ class Result:
     @property
     def ranked(self) -> Run:
         """The ranked lists with ties in the order in which they were measured."""
-        return sort_lists(self.run, cast(TieOrder, self.record.system.ties))
+        return sort_lists(self.run, self.record.system.ties)
 
     def check_tables(self) -> None:
         """Raise DamagedError if a table does not match its checksum."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, cast
+from typing import Literal
 
 from r2med.errors import DamagedError, R2MedError, UsageError, plural
 from r2med.measure import parse_metric
@@ -36,7 +36,6 @@ from r2med.results.record import Result
 from r2med.results.select import ResultSet
 from r2med.results.stage_record import AnswerCounts
 from r2med.results.versions import StoredSystem, Version, group_systems
-from r2med.runs.run import TieOrder
 from r2med.systems.registry import SystemKind, entries, first_stage, kind_of
 from r2med.systems.spec import Unit, parse
 from r2med.tasks.load import load_task
@@ -441,7 +440,7 @@ def measured_value(result: Result, metric: str) -> float | None:
 
 def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
     """Return the same figure with tied documents in the worst and in the best order."""
-    ties = cast(TieOrder, result.record.system.ties)
+    ties = result.record.system.ties
     worst, best = tie_bounds(result.run, judgements, [metric], ties=ties)
     if is_micro(result.suite, metric):
         cutoff = parse_metric(metric).cutoff or 0
