@@ -26,7 +26,7 @@ _TRIED = "/try?text=numb+feet+after+weeks+of+laughing+gas+at+parties&task=demo/m
 R2MED = [sys.executable, "-m", "r2med"]
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: Bytes of all images together; the repository stays small.
-_MOST_BYTES = 1_500_000
+_MOST_BYTES = 1_800_000
 
 
 @dataclass(frozen=True)
