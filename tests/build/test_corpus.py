@@ -23,6 +23,9 @@ from r2med.execution.resources import Resources
 SENTENCE = "Stones form when the urine is too concentrated, as in hot weather without drinking."
 OTHER = "Gout follows from urate crystals in the joints, which neutrophils attack at night."
 
+#: Tests of PDF, HTML and JATS, which need libraries of an extra.
+needs_libraries = pytest.mark.extra("build")
+
 
 def make_folder(path: Path, *sources: Mapping[str, object], **settings: object) -> BuildFolder:
     path.mkdir(parents=True, exist_ok=True)
@@ -138,6 +141,7 @@ def test_two_documents_of_one_name_get_different_ids(tmp_path: Path) -> None:
     assert texts(folder) == {"a#1": OTHER, "a~2#1": SENTENCE}
 
 
+@needs_libraries
 def test_unreadable_files_are_named_counted_and_stop_a_strict_command(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
     documents = tmp_path / "documents"
@@ -265,6 +269,7 @@ JATS = f"""<?xml version="1.0"?>
 </article>"""
 
 
+@needs_libraries
 def test_an_article_keeps_sections_tables_footnotes_and_licence() -> None:
     (article,) = read_jats(JATS.encode())
     parts = {s.heading: article.text[s.start : s.end] for s in article.sections}
@@ -278,6 +283,7 @@ def test_an_article_keeps_sections_tables_footnotes_and_licence() -> None:
     }
 
 
+@needs_libraries
 def test_entities_that_a_file_defines_are_never_expanded() -> None:
     levels = "".join(f'<!ENTITY b{n} "{f"&b{n - 1};" * 10}">' for n in range(1, 12))
     article_text = "<article><body><p>Bomb &b11;.</p></body></article>"
@@ -289,17 +295,20 @@ def test_entities_that_a_file_defines_are_never_expanded() -> None:
     assert "xxxx" not in article.text
 
 
+@needs_libraries
 def test_names_of_characters_that_xml_does_not_define_are_read() -> None:
     (article,) = read_jats(b"<article><body><p>39&nbsp;&deg;C &amp; more</p></body></article>")
 
     assert article.text == "39 °C & more"
 
 
+@needs_libraries
 def test_xml_that_is_not_an_article_is_refused() -> None:
     with pytest.raises(UnreadableFileError, match="no <article>"):
         read_jats(b"<html><body>text</body></html>")
 
 
+@needs_libraries
 def test_a_page_keeps_text_and_tables_and_drops_scripts_menus_and_hidden_parts() -> None:
     page = read_html(
         b"<title>Asthma</title><nav>Menu</nav><h1>Asthma</h1><p>Wheeze &amp; cough<sup>[1]</sup>."
@@ -314,12 +323,14 @@ def test_a_page_keeps_text_and_tables_and_drops_scripts_menus_and_hidden_parts()
     }
 
 
+@needs_libraries
 def test_a_page_in_another_encoding_is_read_as_it_declares() -> None:
     page = read_html('<meta charset="iso-8859-2"><p>Zażółć gęślą jaźń'.encode("iso-8859-2"))
 
     assert page.text == "Zażółć gęślą jaźń"
 
 
+@needs_libraries
 def test_a_deeply_nested_page_is_read_without_recursion() -> None:
     page = read_html(b"<p>Text" + b"<div>" * 50_000 + b"deep")
 
@@ -364,9 +375,6 @@ def test_rows_keep_their_identifier_licence_title_and_source(tmp_path: Path) -> 
     )
 
 
-pdf = pytest.mark.extra("build")
-
-
 def write_pdf(path: Path, pages: list[list[str]]) -> None:
     canvas = pytest.importorskip("reportlab.pdfgen.canvas").Canvas(str(path), invariant=1)
     for lines in pages:
@@ -378,7 +386,7 @@ def write_pdf(path: Path, pages: list[list[str]]) -> None:
     canvas.save()
 
 
-@pdf
+@needs_libraries
 def test_a_pdf_of_500_pages_has_no_running_heads_and_knows_its_pages(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, passage_tokens=30)
     days = ("after a day of rest", "without any treatment", "on the second morning")
@@ -398,7 +406,7 @@ def test_a_pdf_of_500_pages_has_no_running_heads_and_knows_its_pages(tmp_path: P
     assert [row["page"] for row in described] == sorted(row["page"] for row in described)
 
 
-@pdf
+@needs_libraries
 def test_scanned_pages_without_text_are_reported(tmp_path: Path) -> None:
     folder = make_folder(tmp_path)
     write_pdf(tmp_path / "documents" / "scan.pdf", [[], [], []])
@@ -411,7 +419,7 @@ def test_scanned_pages_without_text_are_reported(tmp_path: Path) -> None:
     assert list(texts(folder)) == ["half#1"]
 
 
-@pdf
+@needs_libraries
 def test_a_pdf_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     folder = make_folder(tmp_path, pdf_seconds=1)
     (tmp_path / "documents" / "good.txt").write_text(SENTENCE, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import random
 import time
@@ -11,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from r2med.build.folder import BuildFolder
+from r2med.build.review import open_review
+from r2med.judge.review_files import export_review
 from tests.build.making import make_folder, passages, reply
 from tests.cli.running import ended, start
 from tests.llm_server import LLMServer, Step, running_llm_server
 from tests.trials.counting import COUNTS
 
 KILLS = 2
-STAGES = ("items", "corpus", "pool", "judge", "freeze", "check")
+STAGES = ("items", "corpus", "pool", "judge", "review", "freeze", "check")
 ASKING = ("items", "judge")
 #: Seconds that a request takes, so that kills meet requests and not only the start of Python.
 SECONDS = 0.01
@@ -35,8 +38,29 @@ def make_build(path: Path) -> BuildFolder:
 
 
 def command(stage: str, folder: BuildFolder, server: LLMServer) -> list[str]:
-    url = ["--llm-url", server.url] if stage in ASKING else []
-    return ["build", stage, str(folder.path), *url]
+    words = ["build", stage, str(folder.path)]
+    if stage == "review":
+        words += ["--reviewer", "ann", "--import", str(write_labels(folder)), "--partial"]
+    return [*words, "--llm-url", server.url] if stage in ASKING else words
+
+
+def write_labels(folder: BuildFolder) -> Path:
+    """Write the labels of a reviewer who finds every other pair relevant."""
+    path = folder.path / "ann.csv"
+    if path.exists():
+        return path
+    review = open_review(folder, warn=pytest.fail)
+    export_review(path, review.queue, "ann", lambda pair: {"passage": "p"}, review.store)
+    review.store.close()
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for index, row in enumerate(rows):
+        row["label"] = str(3 * (index % 2))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
 
 
 def hash_outputs(folder: BuildFolder) -> Mapping[str, str]:
