@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,49 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LOOPBACK = ("127.", "::1", "localhost")
 
+#: Files and folders whose tests need extras of the package; single tests have a marker.
+_EXTRAS = {
+    "audit/test_audit.py": ("web",),
+    "cli/test_answer.py": ("web",),
+    "cli/test_judge.py": ("web",),
+    "evaluation/test_python.py": ("test",),
+    "explore": ("web",),
+    "judge/test_agreement.py": ("test",),
+    "judge/test_effects.py": ("test",),
+    "measure/test_ir_measures_parity.py": ("test",),
+    "measure/test_trec_eval_parity.py": ("test",),
+    "results/test_select.py": ("web",),
+}
+#: Files and folders whose tests take more than a few seconds.
+_SLOW = ("test_docs.py", "trials")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--trials N`: tests under tests/trials run N times as many random cases."""
     parser.addoption("--trials", type=int, default=1, metavar="N", help="multiply trial counts")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files that `make quick` leaves out: what they import is not installed."""
+    left_out = {"not extra": _EXTRAS, "not slow": _SLOW}
+    expression = config.getoption("markexpr")
+    paths = {path for marker, paths in left_out.items() if marker in expression for path in paths}
+    return True if _is_below(collection_path, paths) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the files and folders above."""
+    for item in items:
+        for path, extras in _EXTRAS.items():
+            if _is_below(item.path, [path]):
+                item.add_marker(pytest.mark.extra(*extras))
+        if _is_below(item.path, _SLOW):
+            item.add_marker(pytest.mark.slow)
+
+
+def _is_below(path: Path, parents: Iterable[str]) -> bool:
+    tests = Path(__file__).parent
+    return any(path.is_relative_to(tests / parent) for parent in parents)
 
 
 @pytest.fixture

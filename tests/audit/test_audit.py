@@ -480,3 +480,40 @@ def test_no_planted_text_stays_in_the_clean_copy(here: Path) -> None:
     kept = Path("clean/train.jsonl").read_text().splitlines()
     assert len(planted) == 200
     assert kept == [json.dumps(row) for row in filler(50)]
+
+
+def test_fail_if_ends_with_4_on_the_verdict_named_or_a_worse_one(here: Path, task: Task) -> None:
+    query, positive = pair_of(task)
+    row = {"query": task.query(query), "positive": task.document(positive)}
+    write_rows(here / "leaked.jsonl", [*filler(5), row])
+    write_rows(here / "clean.jsonl", filler(5))
+
+    for verdict in ("contaminated", "suspicious"):
+        leaked = run("audit", "leaked.jsonl", "--task", TASK, "--fail-if", verdict)
+        clean = run("audit", "clean.jsonl", "--task", TASK, "--fail-if", verdict)
+
+        assert leaked.code == 4
+        assert f"failed: {TASK} is contaminated: strong findings for" in leaked.out
+        assert (clean.code, clean.out.splitlines()[-1]) == (0, f"passed: no task is {verdict}")
+
+
+def test_fail_if_keeps_json_on_its_own(here: Path, task: Task) -> None:
+    query, positive = pair_of(task)
+    write_rows(here / "t.jsonl", [{"q": task.query(query), "p": task.document(positive)}])
+
+    done = run("audit", "t.jsonl", "--task", TASK, "--fail-if", "contaminated", "--json")
+
+    assert done.code == 4
+    assert json.loads(done.out)["tasks"][0]["verdict"] == "contaminated"
+
+
+def test_fail_if_does_not_pass_when_a_file_was_not_read_to_its_end(here: Path) -> None:
+    content = gzip.compress("".join(json.dumps(row) + "\n" for row in filler(500)).encode())
+    (here / "cut.jsonl.gz").write_bytes(content[: len(content) // 2])
+
+    write_rows(here / "whole.jsonl", filler(5))
+
+    done = run("audit", "cut.jsonl.gz", "whole.jsonl", "--task", TASK, "--fail-if", "contaminated")
+
+    assert done.code == 4
+    assert "failed: cut.jsonl.gz" in done.out

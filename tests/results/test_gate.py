@@ -129,3 +129,17 @@ def test_latency_and_cost_are_held_to_limits() -> None:
 def test_a_condition_that_cannot_be_read_is_explained(condition: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Gate.parse(condition)
+
+
+def test_a_gate_refuses_older_data_when_one_system_has_results_on_newer_data() -> None:
+    for system in ("bm25", "bm25-nano"):
+        store(ROOT, system, "ward", ranks(1), suite=None, data="yesterday")
+    tonight = "2026-01-02T00:00:00+00:00"
+    store(ROOT, "bm25-nano", "ward", ranks(0), suite=None, data="today", created=tonight)
+
+    with pytest.raises(UsageError, match="bm25-nano has a newer result on ward, of data today"):
+        judged("hit@1 drops by 1", "bm25-nano", "bm25")
+
+    store(ROOT, "bm25", "ward", ranks(1), suite=None, data="today", created=tonight)
+
+    assert judged("hit@1 drops by 1", "bm25-nano", "bm25")

@@ -29,6 +29,8 @@ from r2med.audit.scanning import EVIDENCE, Evidence, Hit, Scan
 from r2med.measure.intervals import Interval, mean_interval
 
 AuditVerdict = Literal["clean", "suspicious", "contaminated"]
+#: From harmless to worst.
+VERDICTS: tuple[AuditVerdict, ...] = ("clean", "suspicious", "contaminated")
 STRONG = ("pair", "exact", "contained", "near-duplicate", "fingerprint")
 KINDS = (*STRONG, "excerpt", "same source", "neighbour")
 #: Shares of queries and of positives with a strong finding from which a task is contaminated.

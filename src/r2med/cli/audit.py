@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,7 +13,7 @@ from r2med.cli import options
 from r2med.cli.options import check_choice, refuse_unread
 from r2med.errors import UsageError, plural
 from r2med.paths import require_empty
-from r2med.report.console import notice, progress, work_line
+from r2med.report.console import echo, notice, progress, work_line
 from r2med.report.drawing import draw
 from r2med.report.formats import Page, show
 from r2med.storage import write_file
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
 _REPORTS = ("audit.md", "audit.json")
 #: Parameters that choose texts of a task, and those of an audit of training data.
 _OF_TEXTS = ("against", "sample", "neighbours")
-_OF_TRAINING = ("training", "task", "exclusions", "name", "fields", "write_clean", "metric")
+_OF_TRAINING = (
+    "training",
+    "task",
+    "exclusions",
+    "name",
+    "fields",
+    "write_clean",
+    "metric",
+    "fail_if",
+)
 
 
 def audit(
@@ -77,6 +87,14 @@ def audit(
     data_root: options.DataRoot = None,
     strict: options.Strict = False,
     force: options.Force = False,
+    fail_if: Annotated[
+        Literal["contaminated", "suspicious"] | None,
+        options.option(
+            "--fail-if",
+            help="Exit with 4 if a task is contaminated (or: at least suspicious), or if a file "
+            "could not be read.",
+        ),
+    ] = None,
     form: options.Format = None,
     as_json: options.Json = False,
 ) -> None:
@@ -144,6 +162,25 @@ def audit(
         for report, text in zip(_REPORTS, texts, strict=True):
             write_file(out / report, text)
     show(value, output_format, limit=limit)
+    if fail_if is not None:
+        problems = list(_find_failures(value, fail_if))
+        if output_format == "table":
+            echo("\n".join(problems) or f"passed: no task is {fail_if}")
+        raise typer.Exit(4 if problems else 0)
+
+
+def _find_failures(audit: Audit | SelfAudit, verdict: str) -> Iterator[str]:
+    """Yield one line for each task with this verdict or a worse one, and each unread file."""
+    from r2med.audit.findings import VERDICTS
+    from r2med.audit.training import Audit
+
+    if not isinstance(audit, Audit):
+        return
+    for task in audit.tasks:
+        if VERDICTS.index(task.verdict) >= VERDICTS.index(verdict):
+            yield f"failed: {task.task} is {task.verdict}: {task.reason}"
+    for problem in audit.scan.failed.values():
+        yield f"failed: {problem}"
 
 
 def _describe_copy(copy: CleanCopy, folder: Path) -> str:

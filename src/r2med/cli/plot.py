@@ -25,8 +25,8 @@ _MOST_ROWS = 30
 def plot(
     context: typer.Context,
     figure: Annotated[
-        Literal["heatmap", "means", "cost", "dates", "overlap", "wins"],
-        typer.Argument(help="heatmap, means, cost, dates, overlap or wins."),
+        Literal["heatmap", "means", "cost", "dates", "overlap", "wins", "history"],
+        typer.Argument(help="heatmap, means, cost, dates, overlap, wins or history."),
     ],
     file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
     systems: options.AnySystems = None,
@@ -57,7 +57,8 @@ def plot(
 
     Of a suite: heatmap (systems by tasks), means (with intervals), cost (quality against cost),
     dates (quality against date).
-    Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query).
+    Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query),
+    history (every stored score over time).
     """
     from r2med.report.plots.theme import ENDINGS, LIBRARIES, caption_of, find_theme, picture
 
@@ -65,10 +66,11 @@ def plot(
     if file.suffix.lower() not in ENDINGS:
         raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
     look = find_theme(theme)
-    of_systems = figure in ("overlap", "wins")
+    of_systems = figure in ("overlap", "wins", "history")
     unread = ["suite", "kind", "top"] if of_systems else ["data_root"]
     unread += ["top"] if figure == "cost" else ["spent"]
     unread += ["metric"] if figure == "overlap" else []
+    unread += ["data_root"] if figure == "history" else []
     refuse_unread(context, f"on this figure ({figure})", *unread)
     if of_systems:
         chart = _of_systems(figure, systems or [], task, metric, results, data_root, look)
@@ -102,6 +104,22 @@ def _hide_folders(row: Standing) -> Standing:
     return replace(row, system=without_folders(row.system))
 
 
+def _history(systems: list[str], task: str | None, metric: str, folder: Path, theme: Theme) -> Any:
+    from r2med.explore.sharing import without_folders
+    from r2med.report.plots.history import history
+    from r2med.results.history import collect_history
+    from r2med.results.select import ResultSet
+    from r2med.tasks.load import task_names
+    from r2med.tasks.registry import resolve
+
+    result_set = ResultSet.open(folder, notice)
+    local_tasks = result_set.local_tasks
+    tasks = task_names(resolve(task, local_tasks), local_tasks) if task else ()
+    points = collect_history(result_set, systems, tasks, metric)
+    shown = [replace(point, system=without_folders(point.system)) for point in points]
+    return history(shown, metric, theme)
+
+
 def _of_systems(
     figure: str,
     systems: list[str],
@@ -118,6 +136,8 @@ def _of_systems(
     from r2med.results.select import ResultSet
     from r2med.tasks.load import load_tasks
 
+    if figure == "history":
+        return _history(systems, task, metric, folder, theme)
     if figure == "wins":
         if len(systems) != 2:
             raise UsageError("plot wins needs two systems, e.g. plot wins bm25 bm25-lucene.")

@@ -127,6 +127,7 @@ class Gate:
                 f"--fail-if needs results of both systems on the same tasks. {listed}.\n"
                 "Evaluate the missing systems, or choose the tasks with --task."
             )
+        _require_newest_data(selection)
         return [self._check(tasks, selection) for tasks in self._scopes(selection)]
 
     def _scopes(self, selection: Selection) -> list[tuple[str, ...]]:
@@ -198,3 +199,22 @@ class Gate:
         description = f"{new} {value:.4g} {unit}"
         values = {"new": new, self.quantity: value}
         return GateOutcome(str(self), value > self.limit, scope, description, values)
+
+
+def _require_newest_data(selection: Selection) -> None:
+    """Refuse results that a newer one of the same system on other data has replaced.
+
+    A comparison uses the data that both systems have. A check must not pass because the new data
+    has results of one system only.
+    """
+    for system in selection.systems:
+        if system.version is None:
+            continue
+        for task in selection.tasks:
+            used, newest = system.results[task], system.version.result(task)
+            if newest is not None and newest.data != used.data:
+                raise UsageError(
+                    f"--fail-if: {system.name} has a newer result on {task}, of data "
+                    f"{newest.data[:12]}, for which another system has none.\n"
+                    f"Evaluate all systems on the same data: r2med eval ... --task {task}"
+                )

@@ -58,6 +58,8 @@ def test_without_the_extra_the_error_says_what_to_install(
         *BOARDS,
         ("overlap", "bm25", "bm25-lucene", "--task", "demo/biology"),
         ("wins", "bm25", "bm25-lucene", "--task", "demo/biology,demo/medqa-diag"),
+        ("history", "bm25", "--task", "demo/biology"),
+        ("history",),
     ],
     ids=lambda asked: asked[0],
 )
@@ -298,3 +300,20 @@ def test_systems_with_generations_from_a_file_are_marked_in_the_plot_of_costs() 
     assert done.code == 0, done.err
     assert "bm25" in words and any(word.endswith(" †") for word in words)
     assert any(word.startswith("† generations were read from a file") for word in words)
+
+
+@pytest.mark.parametrize(("day", "label"), [(1, "03:00:01"), (9, "2026-01-0")])
+def test_history_shows_hours_of_one_day_and_dates_of_many(day: int, label: str) -> None:
+    drawing()
+    for night in (1, day):
+        created = f"2026-01-{night:02}T03:00:{night:02}+00:00"
+        folder, data = Path("r2med-results"), f"night {night}"
+        store(folder, "bm25", "ward", ranks(1, 2), suite=None, data=data, created=created)
+
+    done = run("plot", "history", "bm25", "--out", "x.svg")
+
+    words = " ".join(_words(Path("x.svg").read_text(encoding="utf-8")))
+    assert done.code == 0, done.err
+    assert label in words
+    states = "1 state" if day == 1 else "2 states"
+    assert f"ward: {states} of the data" in words
