@@ -21,9 +21,15 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 #: Files and folders whose tests need extras of the package; single tests have a marker.
 _EXTRAS = {
+    "answer/test_answering.py": ("llm",),
     "audit/test_audit.py": ("web",),
+    "build/test_corpus.py": ("build",),
+    "build/test_items.py": ("llm",),
+    "build/test_pipeline.py": ("build", "llm"),
+    "build/test_stages.py": ("llm",),
     "cli/test_answer.py": ("web",),
     "cli/test_judge.py": ("web",),
+    "cli/test_pyarrow_setup.py": ("test",),
     "evaluation/test_python.py": ("test",),
     "explore": ("web",),
     "judge/test_agreement.py": ("test",),

@@ -44,6 +44,10 @@ def test_commands_stand_under_four_headings_and_the_odd_ones_are_hidden() -> Non
     assert run().out == done.out
 
 
+#: Options whose help names the files or conditions of the command.
+BY_COMMAND = ("--out", "--from", "--fail-if", "--help")
+
+
 def test_an_option_has_one_meaning_in_every_command() -> None:
     meanings: dict[str, set[str]] = {}
     for words, command in commands():
@@ -51,7 +55,7 @@ def test_an_option_has_one_meaning_in_every_command() -> None:
             continue
         for parameter in command.params:
             for option in parameter.opts:
-                if option.startswith("-") and option not in ("--out", "--from", "--help"):
+                if option.startswith("-") and option not in BY_COMMAND:
                     meanings.setdefault(option, set()).add(str(parameter.help))
 
     assert {option: texts for option, texts in meanings.items() if len(texts) > 1} == {}

@@ -116,8 +116,8 @@ def _history(systems: list[str], task: str | None, metric: str, folder: Path, th
     local_tasks = result_set.local_tasks
     tasks = task_names(resolve(task, local_tasks), local_tasks) if task else ()
     points = collect_history(result_set, systems, tasks, metric)
-    shown = [replace(point, system=without_folders(point.system)) for point in points]
-    return history(shown, metric, theme)
+    points = [replace(point, system=without_folders(point.system)) for point in points]
+    return history(points, metric, theme)
 
 
 def _of_systems(
