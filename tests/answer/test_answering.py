@@ -98,6 +98,17 @@ def test_known_answers_give_exact_scores(server: LLMServer, tmp_path: Path) -> N
     assert rows["closed-book"].citation_precision is None
 
 
+def test_every_task_counts_once_in_all_figures(server: LLMServer, tmp_path: Path) -> None:
+    is_first = pa.array([query_id == "q1" for query_id in ANSWERS])
+    one_query = replace(TASK, name="small", queries=TASK.queries.filter(is_first))
+    sets = [ask(server, tmp_path), ask(server, tmp_path, one_query)]
+
+    report = report_answers(sets)
+
+    [closed] = [row for row in report.rows if row.condition == "closed-book"]
+    assert closed.score == closed.match == closed.f1 == pytest.approx((0.25 + 1.0) / 2)
+
+
 def test_a_judge_decides_long_references(server: LLMServer, tmp_path: Path) -> None:
     long = {name: f"{answer}, which is the disease that the whole text of this long case describes"
             for name, answer in ANSWERS.items()}  # fmt: skip

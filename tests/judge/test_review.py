@@ -186,6 +186,18 @@ def test_disagreements_are_settled_with_a_reason(store: ReviewStore, queue: Revi
     assert store.disagreements() == [outvoted]
 
 
+def test_labels_that_tie_but_mean_the_same_need_no_settlement(
+    store: ReviewStore, queue: ReviewQueue
+) -> None:
+    irrelevant, relevant, disputed = queue.order("ann")[:3]
+    for reviewer, labels in {"ann": (0, 2, 1), "ben": (1, 3, 2)}.items():
+        for pair, label in zip((irrelevant, relevant, disputed), labels, strict=True):
+            store.add(label_pair(queue, reviewer, pair, label))
+
+    assert store.final_labels() == {}
+    assert store.final_labels(GRADED) == {irrelevant: 0, relevant: 2}
+
+
 def test_labels_of_people_are_added_judgements(
     tmp_path: Path, store: ReviewStore, queue: ReviewQueue
 ) -> None:

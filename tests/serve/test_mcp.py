@@ -13,6 +13,8 @@ import anyio
 import pytest
 
 from r2med.agents.call_log import read_log
+from r2med.tasks.load import load_task
+from r2med.tasks.task import positives_of
 from tests.cli.running import run
 from tests.serve.serving import TASK, serve
 
@@ -31,16 +33,32 @@ def talk(target: Any, steps: Callable[[Any], Awaitable[None]], **settings: Any) 
     anyio.run(connect)
 
 
+def choose_query() -> tuple[str, str, str]:
+    """Return the id of a query with a short answer, that answer, and words of a positive."""
+    task = load_task(TASK)
+    positives = positives_of(task.judgements)
+    for query_id, answer in zip(
+        task.queries.ids.to_pylist(), task.queries.answers.to_pylist(), strict=True
+    ):
+        if len(answer.split()) <= 4:
+            words = task.document(positives[query_id][0]).split()[:30]
+            return query_id, answer, " ".join(words)
+    raise AssertionError("no query with a short answer")
+
+
+QUERY, ANSWER, WORDS = choose_query()
+
+
 async def diagnose(client: Any) -> None:
     """An agent that searches twice, cites what it found first, and answers."""
     tools = await client.list_tools()
     assert [tool.name for tool in tools.tools] == ["search", "submit_answer"]
     assert "session" not in json.dumps([tool.input_schema for tool in tools.tools])
-    found = await client.call_tool("search", {"query": "descending paralysis botulism"})
+    found = await client.call_tool("search", {"query": WORDS})
     results = found.structured_content["results"]
     assert json.loads(found.content[0].text) == found.structured_content and not found.is_error
-    await client.call_tool("search", {"query": "home-bottled food toxin"})
-    answer = {"answer": "Botulism", "confidence": 0.9, "citations": [results[0]["id"]]}
+    await client.call_tool("search", {"query": "fever and a rash"})
+    answer = {"answer": ANSWER, "confidence": 0.9, "citations": [results[0]["id"]]}
     recorded = await client.call_tool("submit_answer", answer)
     assert recorded.structured_content == {"recorded": True}
 
@@ -72,15 +90,15 @@ def check_trace(log: Path, query_id: str) -> None:
 @pytest.mark.parametrize("mode", ["auto", "legacy"], ids=["current protocol", "older protocol"])
 def test_an_agent_over_http_leaves_a_trace(tmp_path: Path, mode: str) -> None:
     with serve(tmp_path / "log") as server:
-        talk(f"{server.url}/mcp?session=1", diagnose, mode=mode)
-        talk(f"{server.url}/mcp?session=1", go_wrong, mode=mode)
+        talk(f"{server.url}/mcp?session={QUERY}", diagnose, mode=mode)
+        talk(f"{server.url}/mcp?session={QUERY}", go_wrong, mode=mode)
 
-    check_trace(tmp_path / "log", "1")
+    check_trace(tmp_path / "log", QUERY)
 
 
 def test_an_agent_over_stdio_leaves_a_trace(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    options = ["--stdio", "--session", "1", "--log", str(log)]
+    options = ["--stdio", "--session", QUERY, "--log", str(log)]
     parameters = mcp.StdioServerParameters(
         command=sys.executable,
         args=["-c", PROGRAM, "serve", "bm25", "--task", TASK, *options],
@@ -91,7 +109,7 @@ def test_an_agent_over_stdio_leaves_a_trace(tmp_path: Path) -> None:
     talk(parameters, diagnose)
     talk(parameters, go_wrong)
 
-    check_trace(log, "1")
+    check_trace(log, QUERY)
 
 
 def test_sessions_of_several_clients_stay_apart(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ short. Other queries are counted as not scored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -218,10 +218,12 @@ def measure_arms(tasks: Sequence[Mapping[Arm, ArmScores]]) -> list[ArmFigures]:
         ]
         share, share_interval = _share_of_way(tasks, queries, arm)
         chosen = [
-            (answer, grade)
+            [
+                (answer, grade)
+                for query_id in ids
+                for answer, grade in zip(side.answers[query_id], side.judged[query_id], strict=True)
+            ]
             for side, ids in zip(sides, queries, strict=True)
-            for query_id in ids
-            for answer, grade in zip(side.answers[query_id], side.judged[query_id], strict=True)
         ]
         figures.append(_figures(arm, sides, queries, columns, chosen, share, share_interval))
     return figures
@@ -232,16 +234,18 @@ def _figures(
     sides: Sequence[ArmScores],
     queries: Sequence[Sequence[str]],
     columns: Sequence[Column],
-    chosen: Sequence[tuple[StoredAnswer, Correctness | None]],
+    chosen: Sequence[Sequence[tuple[StoredAnswer, Correctness | None]]],
     share: float | None,
     share_interval: Interval | None,
 ) -> ArmFigures:
-    answers = [answer for answer, _ in chosen]
-    grades = [grade for _, grade in chosen]
+    """Return the figures of one arm; `chosen` has its answers and their grades by task."""
+    by_task = [[answer for answer, _ in task] for task in chosen]
+    answers = [answer for task in by_task for answer in task]
     has_passages = arm.condition != "closed-book"
-    citations = [score_citations(answer.cited, answer.relevant) for answer in answers]
-    options = [answer.option for answer in answers if answer.option is not None]
-    spoken = [answer for answer in answers if not answer.abstained and not answer.is_missing]
+
+    def mean_over_tasks(measure: Callable[[StoredAnswer], float | None]) -> float | None:
+        return _mean([_mean([measure(answer) for answer in task]) for task in by_task])
+
     return ArmFigures(
         condition=arm.condition,
         system=arm.system,
@@ -250,23 +254,32 @@ def _figures(
         score=float(np.mean([column.mean() for column in columns])),
         interval=pooled_interval(columns),
         spread=_spread(sides, queries),
-        option=_mean(options),
-        match=float(np.mean([answer.match for answer in answers])),
-        f1=float(np.mean([answer.f1 for answer in answers])),
-        shares=_shares(grades),
-        abstained=float(np.mean([answer.abstained for answer in answers])),
+        option=mean_over_tasks(lambda answer: answer.option),
+        match=mean_over_tasks(lambda answer: answer.match) or 0.0,
+        f1=mean_over_tasks(lambda answer: answer.f1) or 0.0,
+        shares=_shares([[grade for _, grade in task] for task in chosen]),
+        abstained=mean_over_tasks(lambda answer: float(answer.abstained)) or 0.0,
         abstentions=count_abstentions(answers) if has_passages else None,
-        citation_precision=_mean([c.precision for c in citations]) if has_passages else None,
-        citation_recall=(
-            _mean([c.recall for c, a in zip(citations, answers, strict=True) if not a.abstained])
-            if has_passages
-            else None
-        ),
-        uncited=_mean([float(not answer.cited) for answer in spoken]) if has_passages else None,
+        citation_precision=mean_over_tasks(_citation_precision) if has_passages else None,
+        citation_recall=mean_over_tasks(_citation_recall) if has_passages else None,
+        uncited=mean_over_tasks(_is_uncited) if has_passages else None,
         missing=sum(answer.is_missing for answer in answers),
         share=share,
         share_interval=share_interval,
     )
+
+
+def _citation_precision(answer: StoredAnswer) -> float | None:
+    return score_citations(answer.cited, answer.relevant).precision
+
+
+def _citation_recall(answer: StoredAnswer) -> float | None:
+    return None if answer.abstained else score_citations(answer.cited, answer.relevant).recall
+
+
+def _is_uncited(answer: StoredAnswer) -> float | None:
+    """Return whether an answer cites nothing; None for abstentions and missing answers."""
+    return None if answer.abstained or answer.is_missing else float(not answer.cited)
 
 
 def count_abstentions(answers: Sequence[StoredAnswer]) -> Abstentions:
@@ -348,10 +361,14 @@ def _spread(sides: Sequence[ArmScores], queries: Sequence[Sequence[str]]) -> flo
     return float(np.std(means, ddof=1))
 
 
-def _shares(grades: Sequence[Correctness | None]) -> dict[Correctness, float]:
-    if not grades or any(grade is None for grade in grades):
+def _shares(tasks: Sequence[Sequence[Correctness | None]]) -> dict[Correctness, float]:
+    """Return the mean share of each grade over tasks; empty if an answer has no grade."""
+    if not all(tasks) or any(grade is None for grades in tasks for grade in grades):
         return {}
-    return {grade: grades.count(grade) / len(grades) for grade in POINTS}
+    return {
+        grade: float(np.mean([grades.count(grade) / len(grades) for grades in tasks]))
+        for grade in POINTS
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -210,7 +210,8 @@ def _read_people(task: Task, results: Path, warn: Warn) -> list[Source]:
     store = ReviewStore(results, task.name, task.suite, warn=warn)
     if not store.exists:
         return []
-    queue, labels = store.queue(), store.final_labels()
+    queue = store.queue()
+    labels = store.final_labels(queue.rubric)
     if queue.texts != texts_hash(task):
         warn(f"{store.folder}: the review is of other documents or queries and is left out.")
         return []

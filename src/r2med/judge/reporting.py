@@ -82,7 +82,8 @@ def _calibrate(judged: JudgementSet, task: Task, results: Path, warn: Warn) -> C
     if against_benchmark.is_usable or not store.exists:
         return against_benchmark
     rubric = store.queue().rubric
-    called = {pair: rubric.is_relevant(label) for pair, label in store.final_labels().items()}
+    labels = store.final_labels(rubric)
+    called = {pair: rubric.is_relevant(label) for pair, label in labels.items()}
     relevance = {pair: relevant for pair, relevant in called.items() if relevant is not None}
     if not relevance:
         return against_benchmark

@@ -253,16 +253,20 @@ class ReviewStore:
             if len(set(labels)) > 1 and pair not in settled
         ]
 
-    def final_labels(self) -> dict[Pair, int]:
+    def final_labels(self, rubric: Rubric | None = None) -> dict[Pair, int]:
         """Return one label per pair: the settled one, or the one that most reviewers gave.
 
-        A pair whose labels tie is left out until it is settled.
+        Args:
+            rubric: With a rubric, labels that tie but are all relevant, or all not, give the lowest
+                of them. Any other pair whose labels tie is left out until it is settled.
         """
         final: dict[Pair, int] = {}
         for pair, labels in self._labels_by_pair().items():
             counts = Counter(labels).most_common()
             if len(counts) == 1 or counts[0][1] > counts[1][1]:
                 final[pair] = counts[0][0]
+            elif rubric is not None and len({rubric.is_relevant(label) for label in labels}) == 1:
+                final[pair] = min(labels)
         for pair, decision in self.settled_decisions().items():
             if decision.label is not None:
                 final[pair] = decision.label

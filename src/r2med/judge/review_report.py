@@ -30,6 +30,8 @@ class ReviewReport(Tabular):
     disagreements: int
     """Pairs with different labels that are not settled."""
     settled: int
+    open_pairs: int
+    """Pairs without a final label, which the figures of judges leave out."""
 
     is_drawn = True
 
@@ -44,6 +46,7 @@ class ReviewReport(Tabular):
             "pairs": self.pairs,
             "disagreements": self.disagreements,
             "settled": self.settled,
+            "open_pairs": self.open_pairs,
             "agreement": self.agreement.to_json(),
             "judges": [calibration.to_json() for calibration in self.judges],
             "attention": [asdict(check) for check in self.attention],
@@ -70,9 +73,8 @@ def report_review(
         grades = {pair: grade for pair, grade in judged.grades().items() if pair in reviewed}
         if grades and judged.rubric.scale == queue.rubric.scale:
             raters[f"judge {judged.name}"] = grades
-    decided = {
-        pair: queue.rubric.is_relevant(label) for pair, label in store.final_labels().items()
-    }
+    labels_of_people = store.final_labels(queue.rubric)
+    decided = {pair: queue.rubric.is_relevant(label) for pair, label in labels_of_people.items()}
     relevance = {pair: relevant for pair, relevant in decided.items() if relevant is not None}
     return ReviewReport(
         task=task.name,
@@ -87,4 +89,5 @@ def report_review(
         pairs=len(reviewed),
         disagreements=len(store.disagreements()),
         settled=len(store.settled_decisions()),
+        open_pairs=len(reviewed - labels_of_people.keys()),
     )

@@ -20,6 +20,7 @@ from r2med.number_format import MISSING, format_p, format_percent, format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import (
     Cell,
+    Column,
     Grid,
     Paper,
     SystemName,
@@ -224,8 +225,11 @@ def _draw_details(report: AnswerReport, out: Paper) -> None:
 
 
 def _comparisons(report: AnswerReport) -> Grid:
-    columns = make_columns("first", "second", ">difference", ">95 % interval", ">p", ">p (Holm)",
-                           ">won", ">tied", ">lost")  # fmt: skip
+    columns = [
+        Column("first", right=False),
+        Column("second", right=False, repeat=True),
+        *make_columns(">difference", ">95 % interval", ">p", ">p (Holm)", ">won, tied, lost"),
+    ]
     rows: list[list[Cell]] = []
     for comparison in report.comparisons:
         difference = comparison.difference
@@ -239,9 +243,7 @@ def _comparisons(report: AnswerReport) -> Grid:
                 f"{format_points(low, 1)} to {format_points(high, 1)}",
                 format_p(difference.p_randomisation),
                 Text(format_p(comparison.p_holm), style),
-                str(difference.won),
-                str(difference.tied),
-                str(difference.lost),
+                f"{difference.won}, {difference.tied}, {difference.lost}",
             ]
         )
     caption = "randomisation test; Holm's correction covers all rows; bold: p < .05"
@@ -271,7 +273,10 @@ def _draw_relation(relation: Relation, out: Paper) -> None:
         ]
         for row in relation.systems
     ]
-    caption = "right: a score above 50; bootstrap intervals over queries in parentheses"
+    caption = (
+        "right: a score above 50; bootstrap intervals over queries in parentheses, left out where "
+        "scores or measures vary on too few queries"
+    )
     out.print(Grid(columns, rows, caption=caption))
 
 

@@ -83,7 +83,11 @@ def draw_agreement(table: AgreementTable, out: Paper) -> None:
         f"two labels or more, {plural(len(table.raters), 'rater')}.",
         style="bold",
     )
-    columns = make_columns("first", "second", ">pairs", ">agree", ">kappa", ">weighted kappa")
+    columns = [
+        Column("first", right=False),
+        Column("second", right=False, repeat=True),
+        *make_columns(">pairs", ">agree", ">kappa", ">weighted kappa"),
+    ]
     rows: list[list[Cell]] = [
         [
             SystemName(pair.first),
@@ -114,6 +118,12 @@ def draw_review(report: ReviewReport, out: Paper) -> None:
     out.print()
     columns = make_columns("reviewer", ">known pairs seen", ">labelled right")
     out.print(Grid(columns, checks, caption="pairs that the benchmark judged, to check attention"))
+    if report.open_pairs and report.judges:
+        out.print()
+        out.print(
+            f"{plural(report.open_pairs, 'pair')} that reviewers neither agree on nor settled are "
+            "left out below, which favours the judge."
+        )
     for calibration in report.judges:
         if calibration.pairs:
             out.print()

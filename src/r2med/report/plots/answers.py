@@ -123,9 +123,9 @@ def _limits(report: AnswerReport, theme: Theme) -> list[Any]:
         return []
     base = alt.Chart({"values": rows}).encode(y=alt.Y("score:Q"))
     rule = base.mark_rule(strokeDash=[6, 4], color=theme.muted)
-    text = base.mark_text(align="right", dy=-7, color=theme.muted).encode(
-        x=alt.value(600), text="label:N"
-    )
+    text = base.mark_text(align="left", dx=16, dy=-7, color=theme.muted).encode(
+        x=alt.value(0), text="label:N"
+    )  # on the left, because means of systems are mostly on the right
     return [rule, text]
 
 
