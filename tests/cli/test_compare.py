@@ -42,9 +42,14 @@ def test_tasks_stand_in_the_order_of_their_suite_everywhere() -> None:
 
 @pytest.mark.usefixtures("evaluated")
 def test_eighty_columns_do_without_the_t_test_before_the_number_of_queries() -> None:
-    heading = run("compare", "bm25", "bm25-lucene").out.splitlines()[3].split()
+    narrow = run("compare", "bm25", "bm25-lucene").out
+    wide = run("compare", "bm25", "bm25-lucene", "--task", "demo/biology").out
+    heading = narrow.splitlines()[3].split()
 
     assert "n" in heading and "t" not in heading
+    assert " t: " not in narrow
+    assert "t" in wide.splitlines()[3].split()
+    assert " t: " in wide
 
 
 @pytest.mark.usefixtures("evaluated")

@@ -14,7 +14,7 @@ from r2med.runs import Run
 from r2med.systems.build import System
 from r2med.tasks.load import load_task
 from tests.building import judgements_of
-from tests.cli.running import run
+from tests.cli.running import ended, run, start
 from tests.nano.making import contents
 
 DENSE = ("some_encoder", "some")
@@ -156,6 +156,14 @@ def test_the_three_subsets_are_read_back_as_first_stages(with_candidates: Path) 
         "reranking_hybrid": "reranking_hybrid",
     }
     assert str(System.from_spec("candidates:bm25")) == "candidates:bm25"
+
+
+def test_offline_the_encoder_that_needs_no_download_is_suggested(with_candidates: Path) -> None:
+    done = ended(start("nano", "candidates", str(with_candidates), "--force", "--offline"))
+
+    assert done.code == 1
+    assert "nothing is downloaded in offline mode" in done.err
+    assert "--dense wordllama" in done.err
 
 
 def test_candidates_are_the_same_bytes_twice_and_not_replaced_unasked(

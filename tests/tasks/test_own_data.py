@@ -19,6 +19,7 @@ from tests.tasks.writing import (
     write_lines,
     write_parquet,
     write_r2med,
+    write_r2med_trec,
 )
 
 
@@ -66,10 +67,40 @@ def test_a_check_lists_every_problem_with_file_line_and_id(tmp_path: Path) -> No
         ("query.jsonl", 3, "2", 'field "text" is missing (the line has "id").'),
         ("qrels.txt", 2, "1 d1", f"judged 2 here, but 1 in {folder / 'qrels.txt'}, line 1"),
         ("qrels.txt", 3, "7 d1", 'there is no query "7"'),
-        ("qrels.txt", 4, "1 d99", 'there is no document "d99"'),
         ("qrels.txt", 5, None, "3 fields, expected 4."),
         ("qrels.txt", 6, "1", 'field "score" is the string "x", expected a whole number.'),
     ]
+
+
+@pytest.mark.parametrize(
+    ("second_document", "problems_of_judgements"),
+    [
+        ({"id": "d2", "text": "two"}, ['there is no document "d3"']),
+        ({"id": "d2", "text": 2}, ['there is no document "d3"']),
+        ('{"id": "d3" "text": "three"}', []),
+    ],
+)
+def test_an_unknown_id_is_no_problem_if_a_line_that_cannot_be_read_may_have_it(
+    second_document: dict[str, object] | str, problems_of_judgements: list[str], tmp_path: Path
+) -> None:
+    write_lines(tmp_path / "corpus.jsonl", [{"id": "d1", "text": "one"}, second_document])
+    write_lines(tmp_path / "query.jsonl", [{"id": 1, "text": "a"}])
+    write_lines(tmp_path / "qrels.txt", ["1 0 d1 1", "1 0 d3 1"])
+
+    problems, _ = check(tmp_path)
+
+    found = [problem.problem for problem in problems if problem.file.endswith("qrels.txt")]
+    assert found == problems_of_judgements
+
+
+def test_a_query_whose_positive_cannot_be_read_is_no_problem_of_its_own(tmp_path: Path) -> None:
+    folder = write_r2med_trec(tmp_path, Written(judgements=(("1", "d1", 1), ("2", "d2", 0))))
+    with (folder / "qrels.txt").open("a") as file:
+        file.write("2\t0\td1\tone\n")
+
+    problems, _ = check(folder)
+
+    assert [problem.line for problem in problems] == [3]
 
 
 def test_a_check_of_parquet_lists_every_problem_with_shard_row_and_id(tmp_path: Path) -> None:
@@ -124,7 +155,7 @@ def test_the_command_exits_with_1_on_problems_and_shows_the_data_without(tmp_pat
 
     assert one.code == 1 and "5 problems in" in one.out
     assert good.code == 0 and re.search(r"documents +3 ", good.out)
-    assert len(listed) == 12 and set(listed[0]) == {"file", "line", "id", "problem"}
+    assert len(listed) == 11 and set(listed[0]) == {"file", "line", "id", "problem"}
 
 
 def tables(folder: Path, **changed: str) -> list[Path]:

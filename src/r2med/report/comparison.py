@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
@@ -60,16 +60,28 @@ def _draw_pair(comparison: Comparison, out: Paper) -> None:
     (a, b), [pair], [verdict] = comparison.systems, comparison.pairs, comparison.verdicts
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
-    print_fitting((_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT), out)
-    out.print(_pair_legend(len(pair.tasks)), style="dim")
+    grid = print_fitting(
+        (_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT), out
+    )
+    titles = {column.title for column in grid.columns}
+    out.print(_pair_legend(titles, len(pair.tasks)), style="dim")
     _draw_verdict(verdict, out)
 
 
-def _pair_legend(tasks: int) -> str:
+def _pair_legend(titles: Collection[str | SystemName], tasks: int) -> str:
+    """The meaning of the columns that the table has."""
     corrected = " (tasks: after Holm's correction)" if tasks > 1 else ""
-    return (
-        f"Scores × 100. *: p < .05{corrected}, paired randomisation test. "
-        "95 %: interval of A-B. d: effect size. w/t/l: queries A won, tied, lost."
+    meanings = {
+        "95 %": "95 %: interval of A-B.",
+        "t": "t: p of the paired t-test.",
+        "d": "d: effect size.",
+        "w/t/l": "w/t/l: queries A won, tied, lost.",
+    }
+    return " ".join(
+        [
+            f"Scores × 100. *: p < .05{corrected}, paired randomisation test.",
+            *(meaning for title, meaning in meanings.items() if title in titles),
+        ]
     )
 
 

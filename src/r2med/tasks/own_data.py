@@ -95,6 +95,8 @@ def _problems(source: TaskFiles) -> list[Problem]:
         wrong = list(contradictions(judged))
         sides = (("query", queries, "queries"), ("document", documents, "corpus"))
         for noun, ids_table, part in sides:
+            if rejected[part] & {None, ""}:  # a line without a readable id may have the unknown one
+                continue
             strange = find_unknown(
                 judged, noun, ids_table.columns["id"], np.arange(len(judged))
             ).tolist()
@@ -109,7 +111,11 @@ def _problems(source: TaskFiles) -> list[Problem]:
         positive = ids.filter(pc.greater(judged.columns["score"], 0))
         answered = pc.is_in(query_ids, value_set=positive)
         hopeless = pc.and_not(pc.is_in(query_ids, value_set=ids), answered)
-        for row in pc.indices_nonzero(hopeless).to_pylist():
+        # A judgement that could not be read may be the positive of a query.
+        without_positive = (
+            [] if rejected["judgements"] else pc.indices_nonzero(hopeless).to_pylist()
+        )
+        for row in without_positive:
             note("the query is judged, but has no positive", queries.locate(row), query_ids[row])
     files = [str(file) for file in source.files]
     return sorted(
