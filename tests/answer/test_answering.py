@@ -98,6 +98,21 @@ def test_known_answers_give_exact_scores(server: LLMServer, tmp_path: Path) -> N
     assert rows["closed-book"].citation_precision is None
 
 
+def test_a_model_that_does_not_use_evidence_has_no_share_of_the_way(
+    server: LLMServer, tmp_path: Path
+) -> None:
+    server.reply = lambda body: (
+        "Answer: Botulism" if "evidence for Botulism" in str(body) else "Answer: Influenza"
+    )
+
+    report = report_answers([ask(server, tmp_path)])
+
+    rows = {Arm(row.condition, row.system).label: row for row in report.rows}
+    assert rows["oracle"].score > rows["closed-book"].score
+    assert rows["retrieved: found"].share is None
+    assert "No share of the way is given" in str(report)
+
+
 def test_every_task_counts_once_in_all_figures(server: LLMServer, tmp_path: Path) -> None:
     is_first = pa.array([query_id == "q1" for query_id in ANSWERS])
     one_query = replace(TASK, name="small", queries=TASK.queries.filter(is_first))

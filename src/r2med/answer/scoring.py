@@ -313,7 +313,10 @@ def percentile_interval(values: Column) -> Interval | None:
 def _share_of_way(
     tasks: Sequence[Mapping[Arm, ArmScores]], queries: Sequence[Sequence[str]], arm: Arm
 ) -> tuple[float | None, Interval | None]:
-    """Return (score - floor) / (ceiling - floor) with its interval over resampled queries."""
+    """Return (score - floor) / (ceiling - floor) with its interval over resampled queries.
+
+    Without a ceiling that is significantly above the floor, the ratio is noise: None.
+    """
     floor, ceiling = Arm("closed-book"), Arm("oracle")
     if arm.condition != "retrieved" or not all(floor in t and ceiling in t for t in tasks):
         return None, None
@@ -327,10 +330,9 @@ def _share_of_way(
         means += rows.mean(axis=1) / len(tasks)
         samples = resample_queries(len(ids), generator)
         drawn += rows[:, samples].mean(axis=2) / len(tasks)
-    way = means[2] - means[0]
-    if way <= TIE:
+    way, ways = means[2] - means[0], drawn[2] - drawn[0]
+    if np.percentile(ways, 2.5) <= TIE:
         return None, None
-    ways = drawn[2] - drawn[0]
     safe_ways = np.where(ways > TIE, ways, np.nan)
     return float((means[1] - means[0]) / way), percentile_interval(
         (drawn[1] - drawn[0]) / safe_ways

@@ -111,11 +111,18 @@ def draw_answer_board(board: AnswerBoard, out: Paper) -> None:
         out.print(f"Left out: {reason}", style="yellow")
 
 
+_NO_WAY = (
+    "No share of the way is given: oracle is not significantly above closed-book, so this model "
+    "does not use the evidence, or there are too few queries."
+)
+
+
 def summarise(report: AnswerReport) -> str:
     """Return one sentence about the share of the way that the best system achieves."""
     shares = [row for row in report.rows if row.share is not None]
     if not shares:
-        return ""
+        has_limits = {"closed-book", "retrieved", "oracle"} <= {r.condition for r in report.rows}
+        return _NO_WAY if has_limits else ""
     best = max(shares, key=lambda row: row.score)
     reach = ""
     if best.share_interval is not None:
