@@ -12,6 +12,7 @@ import pytest
 import r2med
 from r2med.errors import DataError, UsageError
 from r2med.plugins import load_plugins
+from r2med.remote.registry import find_llm, llms
 from r2med.systems.registry import entries, find_entry
 from r2med.tasks.registry import resolve
 
@@ -136,3 +137,41 @@ def test_errors_name_the_file_and_the_table(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("R2MED_REGISTRY", "nowhere.toml")
     with pytest.raises(UsageError, match=r"nowhere.toml: file not found"):
         load_plugins()
+
+
+def test_a_registry_file_adds_a_language_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r2med.toml").write_text(
+        '[llms.ward-model]\nurl = "http://127.0.0.1:8000/v1"\nmodel = "qwen3-32b"\n'
+    )
+
+    llm = find_llm("ward-model")
+
+    assert (llm.model, llm.url, llm.name) == ("qwen3-32b", "http://127.0.0.1:8000/v1", "ward-model")
+    assert "ward-model" in llms()
+
+
+def test_a_language_model_of_r2med_cannot_be_replaced_by_a_registry_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r2med.toml").write_text('[llms.gpt4]\nurl = "http://127.0.0.1:8000/v1"\n')
+
+    with pytest.raises(UsageError, match="'gpt4' is a model of r2med"):
+        find_llm("gpt4")
+
+
+def test_a_file_of_the_working_folder_sends_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    registry = Path("r2med.toml")
+    registry.write_text('[llms.ward-model]\nmodel = "m"\nkey_env = "OPENAI_API_KEY"\n')
+
+    with pytest.raises(UsageError, match="cannot use key_env"):
+        find_llm("ward-model")
+
+    monkeypatch.setenv("R2MED_REGISTRY", str(registry.resolve()))
+    assert find_llm("ward-model").key_env == "OPENAI_API_KEY"

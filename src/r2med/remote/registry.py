@@ -1,4 +1,4 @@
-"""The registry of language models: entries of this package, of the user's file, or any name."""
+"""The registry of language models: entries of this package, of plugins, of the user's file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from r2med.errors import DataError, UsageError, nearest
 from r2med.paths import home_folder, user_path
+from r2med.plugins import REGISTRY_VARIABLE, RegistryEntry, load_plugins
 from r2med.remote.budget import Price
 from r2med.settings import parse_settings, read_packaged_toml, read_toml, setting
 
@@ -89,12 +90,12 @@ def find_llm(name: str, *, allow_unknown: bool = False) -> LLM:
     With `allow_unknown`, an unknown name is a model on the user's server. It gets the default
     parameters, and reasoning between <think> tags is removed from its answers.
     """
-    tables, source = _read_tables()
+    tables = _read_tables()
     for spelling in (name, name.lower()):
         if spelling in tables and spelling != _DEFAULTS:
-            return _make_entry(spelling, tables, source)
+            return _make_entry(spelling, tables)
     if allow_unknown:
-        return _make_entry(name, {**tables, name: {"stripping": "think"}}, source)
+        return _make_entry(name, {**tables, name: _LLMTable({"stripping": "think"}, name)})
     raise UsageError(
         f"LLM {name!r} is not known. {nearest(name, llms())}\n"
         "Any other model needs an OpenAI-compatible server: give its address with --llm-url or "
@@ -103,37 +104,70 @@ def find_llm(name: str, *, allow_unknown: bool = False) -> LLM:
 
 
 def llms() -> Mapping[str, LLM]:
-    """Return all registered models: entries of this package, then those of the user's file."""
-    tables, source = _read_tables()
-    return {name: _make_entry(name, tables, source) for name in tables if name != _DEFAULTS}
+    """Return all registered models: those of this package, of plugins, and of the user's file."""
+    tables = _read_tables()
+    return {name: _make_entry(name, tables) for name in tables if name != _DEFAULTS}
 
 
-def _read_tables() -> tuple[Mapping[str, Any], str]:
-    """Return the fields of every model, and the name of the file for error messages."""
-    tables = dict(read_packaged_toml("remote/llms.toml"))
+@dataclass(frozen=True)
+class _LLMTable:
+    """The fields of a model, and where they are written, for error messages."""
+
+    fields: Mapping[str, Any]
+    where: str
+
+
+def _read_tables() -> Mapping[str, _LLMTable]:
+    """Return the fields of every model by name."""
+    tables = {
+        name: _LLMTable(fields, f"llms.toml, [{name}]")
+        for name, fields in read_packaged_toml("remote/llms.toml").items()
+    }
+    for name, entry in load_plugins().llms.items():
+        if name in tables:
+            raise UsageError(
+                f"{entry.where}: {name!r} is a model of r2med. Choose another name, or change its "
+                "fields in llms.toml; see docs/llms.md."
+            )
+        _check_key_variable(entry)
+        tables[name] = _LLMTable(entry.fields, entry.where)
+    return _add_user_file(tables)
+
+
+def _check_key_variable(entry: RegistryEntry) -> None:
+    """Refuse a key for a server that a file in the working folder names: it may be a stranger's."""
+    if "key_env" in entry.fields and not entry.may_run_code:
+        raise UsageError(
+            f"{entry.where}: a registry file that is only found in the working folder cannot use "
+            f"key_env. If you trust the file, name it: {REGISTRY_VARIABLE}={entry.source}"
+        )
+
+
+def _add_user_file(tables: dict[str, _LLMTable]) -> Mapping[str, _LLMTable]:
+    """Add the models of the user's file, or change fields of known ones."""
     configured = os.environ.get(CONFIG)
     user_file = user_path(configured) if configured else home_folder() / "llms.toml"
     if not user_file.is_file():
         if configured:
             raise UsageError(f"{CONFIG}={configured}: file not found.")
-        return tables, "llms.toml"
+        return tables
     for name, table in read_toml(user_file).items():
         if not isinstance(table, dict):
             raise DataError(
                 f"{user_file}: {name!r} is outside of a table. Write it below a heading such as "
                 "[my-model]."
             )
-        entry = dict(tables.get(name, {}))
+        entry = dict(tables[name].fields) if name in tables else {}
         if table.get("model", entry.get("model")) != entry.get("model"):
             for field_name in _PRICE_FIELDS:  # prices of another model
                 entry.pop(field_name, None)
-        tables[name] = entry | table
-    return tables, str(user_file)
+        tables[name] = _LLMTable(entry | table, f"{user_file}, [{name}]")
+    return tables
 
 
-def _make_entry(name: str, tables: Mapping[str, Any], source: str) -> LLM:
-    entry_name = f"{source}, [{name}]"
-    values = tables[_DEFAULTS] | {"model": name} | tables[name]
+def _make_entry(name: str, tables: Mapping[str, _LLMTable]) -> LLM:
+    entry_name = tables[name].where
+    values = {**tables[_DEFAULTS].fields, "model": name, **tables[name].fields}
     if values.keys() & {"key", "api_key", "token"}:
         raise UsageError(
             f"{entry_name}: keys do not belong in files. Put the key in an environment variable "
