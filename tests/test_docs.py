@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import os
 import re
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from tests.cli.running import run
 
 ROOT = Path(__file__).parent.parent
@@ -159,3 +162,19 @@ def test_a_guide_is_read_in_five_minutes() -> None:
     words = {guide.name: len(guide.read_text(encoding="utf-8").split()) for guide in GUIDES}
 
     assert {name for name, count in words.items() if count > 1600} <= references
+
+
+@pytest.mark.parametrize("name", ["diagnose", "evaluate", "leaderboard", "load_task", "score"])
+def test_the_example_of_a_public_function_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = getattr(r2med, name)
+    monkeypatch.chdir(tmp_path)
+    examples = doctest.DocTestFinder(recurse=False).find(
+        inspect.unwrap(function), name, globs={name: function}
+    )
+
+    outcome = [doctest.DocTestRunner().run(example) for example in examples]
+
+    assert sum(result.attempted for result in outcome) > 0
+    assert sum(result.failed for result in outcome) == 0

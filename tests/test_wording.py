@@ -23,7 +23,7 @@ VAGUE_NAMES = {
     "piece", "pieces",
 }  # fmt: skip
 #: Fields that are part of a stored or printed format.
-ALLOWED_FIELDS = {"kind", "kept", "found", "what", "places", "ours"}
+ALLOWED_FIELDS = {"kind", "kept", "found", "ours"}
 #: Packages with an argument for the option --kind of leaderboards and plots.
 KIND_PACKAGES = {"cli", "results", "report", "explore"}
 #: Functions are verbs or plain nouns; a bare participle does not say what is done or returned.

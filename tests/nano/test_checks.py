@@ -32,7 +32,7 @@ def test_verify_compares_the_candidates_of_a_local_copy_with_the_manifest(tmp_pa
     outcome = run("tasks", "verify", NAME, "--data-root", str(root), "--json")
 
     rows = [row for row in json.loads(outcome.out) if row["aspect"] == "profile"]
-    verdicts = {row["what"]: row["passed"] for row in rows}
+    verdicts = {row["fact"]: row["passed"] for row in rows}
     assert outcome.code == 1
     assert verdicts["bm25.ndcg@10"] is False
     assert verdicts["positives.min"] is True
@@ -42,7 +42,7 @@ def test_verify_compares_the_candidates_of_a_local_copy_with_the_manifest(tmp_pa
 def test_every_published_figure_of_every_subset_is_checked(tmp_path: Path) -> None:
     task = load_task(NAME, root=local_copy(tmp_path))
 
-    checks = {check.what for check in check_profile(profile(task), find_task(NAME))}
+    checks = {check.fact for check in check_profile(profile(task), find_task(NAME))}
 
     for role in ("bm25", "dense", "reranking_hybrid"):
         for figure in ("ndcg@10", "hit@10", "micro_recall@100", "candidates_mean"):

@@ -30,7 +30,7 @@ def results(tmp_path: Path) -> list[Result]:
 def test_systems_are_ranked_on_both_tasks_with_intervals(results: list[Result]) -> None:
     found = fidelity("demo/biology", "nano#NanoDemoBiology", results, resamples=200)
 
-    assert {place.system for place in found.places} == set(SYSTEMS)
+    assert {row.system for row in found.systems} == set(SYSTEMS)
     assert found.queries == 16
     assert -1 <= found.kendall <= 1 and -1 <= found.spearman <= 1
     assert found.kendall_interval.low <= found.kendall_interval.high
@@ -74,7 +74,7 @@ def test_results_on_other_data_of_a_task_are_told_and_not_counted(
 
     found = fidelity("demo/biology", "nano#NanoDemoBiology", [*on_other, *results], resamples=100)
 
-    assert {place.system: place.nano for place in found.places} == {
+    assert {row.system: row.nano for row in found.systems} == {
         result.system: pytest.approx(result.metrics["ndcg@10"]) for result in on_other
     }
     [note] = found.passed_over

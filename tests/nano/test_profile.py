@@ -107,7 +107,7 @@ def test_figures_that_differ_from_the_manifest_are_found() -> None:
     entry = find_suite("nano").entries[0]
     row = profile(TASK, bm25(q1="10", q2="34"))
 
-    checks = {check.what: check.passed for check in check_profile(row, entry)}
+    checks = {check.fact: check.passed for check in check_profile(row, entry)}
 
     assert checks["bm25.ndcg@10"] is False
     assert checks["dense.ndcg@10"] is None

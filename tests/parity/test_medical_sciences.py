@@ -33,7 +33,7 @@ def test_the_published_score_comes_out_of_the_published_run() -> None:
 
 def test_queries_and_judgements_are_the_published_files() -> None:
     checks = {
-        check.what: check for check in check_partial_files(find_task("Medical-Sciences"), FOLDER)
+        check.fact: check for check in check_partial_files(find_task("Medical-Sciences"), FOLDER)
     }
 
     assert checks["query.jsonl"].passed and checks["qrels.jsonl"].passed

@@ -14,7 +14,7 @@ import r2med
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.results.compare import Comparison, QueryScores, compare
 from r2med.results.evaluation import Evaluation
-from r2med.results.movement import what_moved
+from r2med.results.movement import compare_queries
 from r2med.results.record import Result
 from r2med.results.select import ResultSet
 from r2med.results.store import Store
@@ -200,7 +200,7 @@ def test_queries_come_by_how_far_they_moved_in_either_direction(tmp_path: Path) 
     ranking_of(lists).run.to_trec("a.trec")
     ranking_of(others).run.to_trec("b.trec")
 
-    found = what_moved("a.trec", "b.trec", task=str(task.source))
+    found = compare_queries("a.trec", "b.trec", task=str(task.source))
 
     assert [(each.query_id, np.sign(each.difference)) for each in found.queries] == [
         ("q3", -1),
@@ -285,7 +285,7 @@ def test_versions_behind_one_name_are_noted_once_for_all_tasks(task: str | None)
     retrained("demo/biology", "demo/medqa-diag")
     for name in ("demo/biology", "demo/medqa-diag"):
         store(ROOT, "bm25", name, ranks(0, 0))
-    made: tuple[Any, ...] = (compare, what_moved)
+    made: tuple[Any, ...] = (compare, compare_queries)
     for make in made:
         notes: list[str] = []
 

@@ -19,7 +19,7 @@ from r2med.results.evaluation import Evaluation, list_results
 from r2med.results.export import export_csv, export_mteb
 from r2med.results.gates import Gate
 from r2med.results.leaderboard import Leaderboard, leaderboard
-from r2med.results.movement import what_moved
+from r2med.results.movement import compare_queries
 from r2med.results.record import Result
 from r2med.results.select import ResultSet, find_path
 from r2med.results.versions import group_systems
@@ -216,7 +216,7 @@ def test_scores_and_ranks_of_moved_queries_are_of_the_same_data(tmp_path: Path) 
         for system in ("bm25", "bm25-lucene"):
             r2med.evaluate(system, str(tmp_path / "task"), results=results)
 
-    movement = what_moved("bm25", "bm25-lucene", results=results)
+    movement = compare_queries("bm25", "bm25-lucene", results=results)
 
     [query] = movement.queries
     rank_a, rank_b = query.positives["a"]

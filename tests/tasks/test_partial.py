@@ -29,7 +29,7 @@ def test_present_files_are_verified_and_missing_ones_named(tmp_path: Path) -> No
     assert find_partial_folder(entry, tmp_path) == tmp_path
     checks = check_partial_files(entry, tmp_path)
 
-    outcomes = {check.what: check.passed for check in checks}
+    outcomes = {check.fact: check.passed for check in checks}
     assert outcomes == {"corpus.jsonl": None, "qrels.jsonl": False, "query.jsonl": True}
     text = describe_partial_checks(entry.name, checks)
     assert "verified: query.jsonl; different: qrels.jsonl" in text

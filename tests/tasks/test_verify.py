@@ -22,7 +22,7 @@ def verify(entry: TaskEntry, root: Path | None = None) -> list[Check]:
 
 
 def by_fact(checks: list[Check]) -> dict[str, Check]:
-    return {check.what: check for check in checks}
+    return {check.fact: check for check in checks}
 
 
 def test_published_data_agrees_in_counts_statistics_and_checksums() -> None:
@@ -61,7 +61,7 @@ def test_every_difference_is_a_row_of_its_own() -> None:
 
     differing = [check for check in verify(entry) if check.passed is False]
 
-    assert {(check.aspect, check.what) for check in differing} == {
+    assert {(check.aspect, check.fact) for check in differing} == {
         ("counts", "documents"),
         ("statistics", "documents_text.total_text_length"),
         ("sha256", "corpus.jsonl"),

@@ -161,7 +161,7 @@ def score_agents(task: Task, trace_sets: Sequence[TraceSet]) -> AgentScores:
 
 @dataclass(frozen=True, eq=False)
 class _Material:
-    """What traces of a task are scored with, looked up once."""
+    """The judgements and reference answers of a task, looked up once for all traces."""
 
     task: Task
 

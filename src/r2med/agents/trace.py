@@ -1,4 +1,4 @@
-"""Traces of agents: the steps for one query, the answer, and what the agent says about it.
+"""Traces of agents: the steps for one query, the answer, and the agent's confidence and citations.
 
 Every source of traces is converted to this one form: our own loops, the log of the search server,
 and the files of BrowseComp-Plus.

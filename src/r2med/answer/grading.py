@@ -127,7 +127,7 @@ def find_grades(answers: AnswerSet, judge: str | None) -> JudgementSet | None:
 
 
 def items_to_grade(answers: Sequence[StoredAnswer]) -> list[Item]:
-    """Return the answers that a judge grades, equal texts to one question once.
+    """Return the answers for a judge to grade; equal answers to one question are graded once.
 
     Options, abstentions and missing answers are read from the text and need no judge.
     """

@@ -1,4 +1,4 @@
-"""Answer sets: what one model answered on one task, stored beside results and never among them.
+"""Answer sets: the answers of one model on one task, stored separately from results.
 
 A set has one model, prompt, k and data, so that all of its answers are comparable; systems and
 samples are added to it. Its records are append-only and hold everything that scores need.

@@ -61,7 +61,7 @@ class CheckSettings:
     least_judged: float = setting(default=0.8, least=0, most=1)
     """Share of the first ten results that must be judged, for every system."""
     least_tau: float = setting(default=0.9, least=-1, most=1)
-    """Kendall's tau between the orders of systems with and without one system's or view's finds."""
+    """Kendall's tau of the order of systems when one system or view adds no documents."""
     most_rank_change: int = setting(default=1, least=0)
     """Ranks by which a system may move when only others chose the judged documents."""
     most_hole_gap: float = setting(default=0.2, least=0, most=1)

@@ -47,7 +47,7 @@ _PASSAGE, _PROBLEM = "passage", "problem"
 
 @dataclass(frozen=True)
 class CorpusOutcome:
-    """What the stage wrote."""
+    """The record of the stage, and problems with sources."""
 
     record: BuildRecord
     problems: tuple[SourceProblem, ...]

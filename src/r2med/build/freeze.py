@@ -222,7 +222,7 @@ def _gold(
 
 
 def _splits(name: str, items: Sequence[BuildItem], dev_share: float) -> list[_Split]:
-    """Split items by a hash of their ids, so that a later item never moves an earlier one."""
+    """Split items by a hash of their ids, so that new items do not move others between splits."""
     if not dev_share:
         return [_Split(name, "test", tuple(items))]
     limit = int(dev_share * 2**32)

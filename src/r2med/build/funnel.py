@@ -21,11 +21,11 @@ _COLOURS = {"remain": "#0f8f8f", "drop": "#c98a2b", "count": "#5a6b7b"}
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """One step: what was dropped, and what remains."""
+    """One step: counts of dropped and of remaining items."""
 
     stage: str
     unit: str
-    """What is counted: items, queries, documents, passages or candidates."""
+    """The unit that is counted: items, queries, documents, passages or candidates."""
     step: str
     dropped: int
     remaining: int
@@ -113,7 +113,7 @@ def funnel_markdown(funnel: Funnel) -> str:
 
 
 def funnel_svg(funnel: Funnel) -> str:
-    """Return the funnel as an SVG figure: bars of what remains and of what was dropped."""
+    """Return the funnel as an SVG figure: bars for remaining and dropped items."""
     height = _ROW * (len(funnel.steps) + 2)
     widest: dict[str, int] = {}
     for step in funnel.steps:

@@ -84,7 +84,7 @@ class DroppedItem:
 
 @dataclass(frozen=True)
 class ItemsOutcome:
-    """What the stage wrote."""
+    """The items that the stage wrote and those that it dropped."""
 
     items: tuple[BuildItem, ...]
     dropped: tuple[DroppedItem, ...]

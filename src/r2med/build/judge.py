@@ -59,7 +59,7 @@ class JudgedCandidate:
 
 @dataclass(frozen=True)
 class JudgeOutcome:
-    """What the stage judged."""
+    """The judgements of the stage, and its record."""
 
     judged: Judged
     record: BuildRecord
@@ -108,7 +108,7 @@ def prepare_judging(
 def judge_candidates(
     folder: BuildFolder, prepared: PreparedJudging, resources: Resources
 ) -> JudgeOutcome:
-    """Judge what is not judged yet, and write judged.jsonl.
+    """Judge the candidates without a judgement, and write judged.jsonl.
 
     Judgements are stored as they arrive, so an interrupted command continues where it stopped.
 

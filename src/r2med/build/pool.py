@@ -74,7 +74,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a view or a system adds to the pool."""
+    """The candidates that a view or a system adds to the pool."""
 
     name: str
     found: int

@@ -66,7 +66,7 @@ def ask_systems(
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     estimate: Annotated[
-        bool, options.option("--estimate", help="Show the cost and ask nothing.")
+        bool, options.option("--estimate", help="Show the estimated cost and exit.")
     ] = False,
     llm_url: options.LlmUrl = None,
     fresh: options.Fresh = False,
@@ -138,7 +138,7 @@ def grade_set(
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     estimate: Annotated[
-        bool, options.option("--estimate", help="Show the cost and ask nothing.")
+        bool, options.option("--estimate", help="Show the estimated cost and exit.")
     ] = False,
     llm_url: options.LlmUrl = None,
     fresh: options.Fresh = False,

@@ -130,7 +130,7 @@ def make_pool(
     max_cost: options.MaxCost = None,
     as_json: options.Json = False,
 ) -> None:
-    """Search with several systems from three views, and pool what they find.
+    """Search with several systems from three views, and pool their documents.
 
     The views are the query, the answer and the reasoning. The table shows what each view and
     system adds: candidates that it found, and those that only it found.
@@ -155,7 +155,7 @@ def judge_pooled(
     folder: Folder,
     judges: options.AnyJudges = None,
     estimate: Annotated[
-        bool, options.option("--estimate", help="Show the cost and ask nothing.")
+        bool, options.option("--estimate", help="Show the estimated cost and exit.")
     ] = False,
     llm_url: options.LlmUrl = None,
     fresh: options.Fresh = False,

@@ -87,7 +87,7 @@ def compare(
     from r2med.results.compare import compare as compared
     from r2med.results.compare import select_systems
     from r2med.results.gates import Gate
-    from r2med.results.movement import what_moved
+    from r2med.results.movement import compare_queries
 
     if protocols:
         of_results = ("queries", "power", "reasoning", "fail_if", "limit", "resamples")
@@ -128,7 +128,7 @@ def compare(
             refuse_unread(context, f"on {output_format.upper()}, which has every query", "limit")
         if order not in ("contrast", "loss", "gain"):
             raise UsageError(f"--order {order}: expected contrast, loss or gain.")
-        moved = what_moved(*systems, metric=metric, order=order, **sources)  # type: ignore[arg-type]
+        moved = compare_queries(*systems, metric=metric, order=order, **sources)  # type: ignore[arg-type]
         show(moved, output_format, limit=limit)
         return
     refuse_unread(context, "without --queries", "limit", "order")

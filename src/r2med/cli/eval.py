@@ -119,7 +119,7 @@ def evaluate(
 def _show_twins(
     results: Sequence[Result], metric_names: Sequence[str], output_format: Format, root: Path | None
 ) -> None:
-    """Show what the scores become if unjudged duplicates inherit judgements."""
+    """Show the scores if unjudged duplicates inherit judgements."""
     from r2med.audit.twins import score_twins
     from r2med.results.select import ResultSet
     from r2med.tasks.load import load_tasks

@@ -55,7 +55,7 @@ def judge_systems(
     data_root: options.DataRoot = None,
     results: options.Results = options.RESULTS,
     estimate: Annotated[
-        bool, options.option("--estimate", help="Show the cost and ask nothing.")
+        bool, options.option("--estimate", help="Show the estimated cost and exit.")
     ] = False,
     llm_url: options.LlmUrl = None,
     fresh: options.Fresh = False,

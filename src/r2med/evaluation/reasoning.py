@@ -1,4 +1,4 @@
-"""Does reasoning help search? What an expansion changes, and on which queries.
+"""Does reasoning help search? The effect of an expansion, and on which queries.
 
 Two systems are compared, usually one with and one without an expansion: by how many words a query
 shares with its positives, by whether the generated text names the answer, by the causes of misses
@@ -78,7 +78,7 @@ class GeneratedWord:
 
 @dataclass(frozen=True, eq=False)
 class ReasoningStudy(Tabular):
-    """What A changes against B."""
+    """The differences between A and B, by group of queries."""
 
     a: str
     b: str

@@ -203,7 +203,7 @@ def _start_cluster(ray: Any, folder: Path) -> None:
 
 
 def start_node(start: Callable[[], _Node]) -> _Node:
-    """Call `start`, which starts processes of Ray; try again where they are not ready in time.
+    """Call `start`, which starts processes of Ray; try again if they are not ready in time.
 
     Raises:
         RuntimeError: No attempt succeeded. All processes that were started have ended.
@@ -221,7 +221,7 @@ def start_node(start: Callable[[], _Node]) -> _Node:
 
 
 def _end_processes(problem: Exception) -> None:
-    """End what a failed start has left; only the frames of the exception know these processes."""
+    """Stop processes of a failed start, which are only reachable from the exception's frames."""
     from ray._private.node import Node
 
     for frame, _ in traceback.walk_tb(problem.__traceback__):

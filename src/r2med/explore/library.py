@@ -1,7 +1,7 @@
-"""Data of the pages: stored results and task data, read once and renewed when files change.
+"""Data of the pages: stored results and task data, read once and reloaded when files change.
 
-Results are looked for on every request and read only when new, so that a result stored meanwhile
-appears on reload. A damaged one is named and the rest stays usable.
+Every request looks for new results and reads only these, so a new result appears on reload. A
+damaged result is listed, and the others are shown.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Snapshot:
 
     @cached_property
     def names(self) -> Names:
-        """What every system is called."""
+        """The display names of all systems."""
         return Names((result.system, result.name) for result in reversed(self.results))
 
     @cached_property
@@ -471,7 +471,7 @@ def check_systems(
 
 
 def task_words(name: str) -> str:
-    """A task's name with its suite, where labels alone would read the same."""
+    """The name of a task with its suite, because tasks of two suites can have the same label."""
     entry = registered_task(name)
     return f"{entry.source} ({entry.suite})" if entry else name
 

@@ -65,7 +65,7 @@ class Link(Protocol):
 
 @dataclass(frozen=True)
 class LabelledLink:
-    """The links of pages whose scores use added judgements, which every page then says."""
+    """Links of pages with added judgements, and the label of these that every page shows."""
 
     link: Link
     judgements: str

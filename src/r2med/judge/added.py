@@ -178,7 +178,7 @@ def _score(grade: int, relevant: bool, is_graded: bool) -> int:
 
 
 def _is_graded(task: Task) -> bool:
-    """Whether added grades keep their level: not where the benchmark's scores are 0 and 1."""
+    """Whether added grades keep their values; they become 0 or 1 if the benchmark is binary."""
     return not len(task.judgements) or int(task.judgements.scores.max()) > 1
 
 

@@ -258,7 +258,7 @@ def kendall_tau(first: Matrix, second: Matrix) -> float | None:
 
 
 def _measured_queries(task: Task, judgements: Judgements) -> pa.Array:
-    """Return the queries that the benchmark judged; where it judged none, those with any."""
+    """Return the queries with judgements of the benchmark, or if it has none, with added ones."""
     measured = task.judgements if len(task.judgements) else judgements
     return measured.query_ids.unique()
 

@@ -101,9 +101,25 @@ def measure(
     *,
     ties: TieOrder = "trec",
 ) -> Scores:
-    """Score a run; judged queries without retrieved documents count as zero.
+    """Score a run.
 
-    Queries without judgements do not count, as in trec_eval.
+    Judged queries without retrieved documents score zero. Queries without judgements are not
+    scored, as in trec_eval.
+
+    Args:
+        run: The run to score.
+        judgements: Relevance judgements, such as `task.judgements`.
+        metrics: Metrics such as "ndcg@10"; by default those of the benchmark.
+        ties: The order of documents with equal scores.
+
+    Returns:
+        One row per judged query, and means.
+
+    Examples:
+        >>> import r2med
+        >>> task = r2med.load_task("demo/biology")
+        >>> run = r2med.evaluate("bm25", task).run
+        >>> scores = r2med.score(run, task.judgements, ["ndcg@10"])
     """
     metrics_to_score = _parse_metrics(metrics) if metrics is not None else stored_metrics()
     return _score(gains(sort_lists(run, ties), judgements), metrics_to_score)

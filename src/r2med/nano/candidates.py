@@ -1,8 +1,9 @@
-"""The three candidate subsets of a Nano task, exactly as published: made here, or read.
+"""The three candidate lists of a Nano task, as published: computed or read from files.
 
-BM25 and an encoder give 500 documents each; their fusion is cut at 100. *Safeguard:* only where
-those 100 hold no positive, one is appended at rank 101, so that a reranker has something to find.
-It leaks an answer: a system is scored without it, too.
+
+BM25 and an encoder retrieve 500 documents each, and their fusion is cut at 100. *Safeguard:* if
+these 100 contain no positive, one is appended at rank 101, so that a reranker can find one. This
+leaks an answer, so systems are also scored without it.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def make_candidates(
 def combine_candidates(
     lexical: Run, vector: Run, judgements: Judgements, *, split: str, dense: tuple[str, str]
 ) -> list[CandidateList]:
-    """The three subsets of two rankings; equal scores of the vector one are ordered by id.
+    """Return the candidate lists of two rankings; equal scores of `vector` are ordered by id.
 
     `dense` is the name of the subset and the system that ranked it.
     """

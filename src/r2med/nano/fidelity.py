@@ -26,7 +26,7 @@ LEAST_SYSTEMS = 3
 
 
 @dataclass(frozen=True)
-class SystemPlace:
+class SystemRanks:
     """One system's score and rank (1 is best) on both tasks."""
 
     system: str
@@ -45,7 +45,7 @@ class Fidelity:
     metric: str
     queries: int
     """Queries that both tasks have; the scores are means over these."""
-    places: tuple[SystemPlace, ...]
+    systems: tuple[SystemRanks, ...]
     kendall: float
     kendall_interval: Interval
     spearman: float
@@ -102,7 +102,7 @@ def fidelity(
     means = [matrix.mean(axis=0) for matrix in matrices]
     ranks = [rankdata(-mean) for mean in means]
     rows = [
-        SystemPlace(system, *(float(column[at]) for column in (*means, *ranks)))
+        SystemRanks(system, *(float(column[at]) for column in (*means, *ranks)))
         for at, system in enumerate(systems)
     ]
     kendalls, spearmans = _intervals(matrices, resamples, seed)

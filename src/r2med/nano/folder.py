@@ -235,9 +235,9 @@ def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
 
 
 def _write_task(pool: NanoPool, folder: Path, split: str) -> None:
-    """One split: as on the hub, where every judgement is a positive, and in the R2MED layout.
+    """Write one split in the hub layout, which has only positives, and in the R2MED layout.
 
-    The latter has corpus.jsonl, query.jsonl with the source's annotations, and qrels.jsonl.
+    The R2MED layout has corpus.jsonl, query.jsonl with the source's annotations, and qrels.jsonl.
     """
     corpus, queries, judged = pool.corpus, pool.queries, pool.judgements
     _write(folder / _shard("corpus", split), {"_id": corpus.ids, "text": corpus.texts})

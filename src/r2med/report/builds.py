@@ -14,7 +14,7 @@ from r2med.report.table import Cell, Grid, Paper, make_columns
 
 @draw_registered.register
 def draw_funnel(funnel: Funnel, out: Paper) -> None:
-    """Print what was dropped and what remains, step by step."""
+    """Print the dropped and remaining items of each step."""
     out.print(f"{funnel.name}: from questions to queries", style="bold")
     rows: list[list[Cell]] = [
         [

@@ -110,7 +110,7 @@ def agreed(question: str) -> bool:
 
 
 def notice(message: str) -> None:
-    """Say something that is not the answer itself."""
+    """Print a notice on standard error."""
     notice_console().print(f"note: {message}")
 
 

@@ -107,9 +107,10 @@ def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
 def _layouts(
     board: Leaderboard, cost: bool, *, names: bool
 ) -> Iterator[tuple[list[Column], int, int, str | None]]:
-    """Task columns, digits of the leading columns, spaces between columns, and a caption.
+    """Yield layouts from the widest to the narrowest, until one fits the terminal.
 
-    Tasks by name, by short name, with one digit, then families, then only the mean.
+    A layout has task columns, digits of the leading columns, spaces between columns and a caption.
+    Layouts show tasks by name, by short name, with one digit, then families, then only the mean.
     """
     if cost:
         yield _cost_columns(board), 1, 1, _CACHED

@@ -154,7 +154,7 @@ def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
     ]
     title = f"{agreement.metric} × 100 · {agreement.full} and {agreement.nano}"
     title += f", {agreement.queries:,} queries"
-    yield Grid.of(columns, agreement.places, title=title)
+    yield Grid.of(columns, agreement.systems, title=title)
     for name, value, interval in (
         ("Kendall tau-b", agreement.kendall, agreement.kendall_interval),
         ("Spearman rho", agreement.spearman, agreement.spearman_interval),

@@ -1,4 +1,4 @@
-"""What an expansion changes, on a terminal: by overlap, by generation, by cause, by word."""
+"""The effect of an expansion, on a terminal: by overlap, by generation, by cause, by word."""
 
 from __future__ import annotations
 

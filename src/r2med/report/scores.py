@@ -266,7 +266,7 @@ def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
 
 
 def _heading(metric: str) -> str:
-    """A metric's usual short name, so that six of them fit beside the tasks; others as they are."""
+    """The short name of a metric, so that six metrics fit into the table, or its full name."""
     family, sign, cutoff = metric.partition("@")
     return f"{_SHORT[family]}{sign}{cutoff}" if family in _SHORT else metric
 
@@ -373,7 +373,7 @@ def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterat
 
 @draw_registered.register
 def draw_stored(stored: Stored, out: Paper) -> None:
-    """Print one row per stored result, then how those of one name differ."""
+    """Print one row per stored result, then the differences between results of the same name."""
     listed = _newest_results(stored.results)
     names = name_tasks(listed)
     columns = [

@@ -82,7 +82,7 @@ Cell = str | Text | SystemName | None
 
 @dataclass(frozen=True)
 class Column:
-    """A heading and how its cells are set."""
+    """A heading, and the alignment and style of its cells."""
 
     title: str | SystemName
     right: bool = True
@@ -139,7 +139,7 @@ class Grid:
         return rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The title and the caption may be wider than the table between them."""
+        """Yield title, table and caption; title and caption may be wider than the table."""
         if self.title:
             yield Text(self.title, style="bold")
         for index, block in enumerate(self._blocks(options.max_width)):
@@ -339,7 +339,7 @@ def _cell_width(cell: Cell) -> int:
 
 
 def _minimum_width(cell: Cell) -> int:
-    """The width below which a word would be cut."""
+    """Return the smallest width that does not break a word."""
     words = cell.parts(_HEADING) if isinstance(cell, SystemName) else str(cell or "-").split()
     return max((cell_len(word.rstrip()) for word in words), default=0)
 

@@ -101,8 +101,8 @@ def check_table(checks: Sequence[Check]) -> Grid:
     """One row per fact."""
     rows = []
     for check in checks:
-        fact = check.what.replace("_", " ").replace(".", ": ")
-        fact = f"sha256: {check.what}" if check.aspect == "sha256" else fact
+        fact = check.fact.replace("_", " ").replace(".", ": ")
+        fact = f"sha256: {check.fact}" if check.aspect == "sha256" else fact
         values = (_figure(check.expected), _figure(check.found))
         cells = (check.task, fact, *values, _VERDICTS[check.passed])
         rows.append([Text(cell, _STYLES[check.passed]) for cell in cells])
@@ -128,7 +128,7 @@ def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
 
 
 def summary(task: Task) -> Group:
-    """What sound data is: its profile, grades and notices."""
+    """Summarise data without problems: its profile, grades and notices."""
     from r2med.nano.profiles import data_profile
     from r2med.report.profiles import data_rows
 

@@ -9,7 +9,7 @@ from r2med.report.table import Column, Grid, Paper, SystemName, difference_cell,
 
 @draw_registered.register
 def draw_twins(value: TwinScores, out: Paper) -> None:
-    """Print one row per result: its score, and what it becomes with inherited judgements."""
+    """Print one row per result: its score, and the score with inherited judgements."""
     columns = [
         Column("system", right=False),
         Column("task", right=False),

@@ -33,7 +33,7 @@ def count_answers(results: Iterable[Result]) -> dict[str, AnswerCounts | None]:
 
 
 def answer_notes(results: Iterable[Result]) -> Iterator[str]:
-    """The sentence of every system with answers that have problems."""
+    """Yield a sentence for each system whose answers have problems."""
     for name, answers in count_answers(results).items():
         if note := describe_answers(name, answers):
             yield note

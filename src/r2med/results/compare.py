@@ -1,7 +1,7 @@
 """Is one system really better? Stored systems and run files, compared over the same queries.
 
-Sides meet only on the same data of a task and the same judged queries; anything else is an error
-that says what to run. Differences are A minus B everywhere.
+Systems are compared on the same data of a task and the same judged queries; otherwise it is an
+error that names the command to run. All differences are A minus B.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _count_answers(trials: Iterable[Result | RunFileResult]) -> AnswerCounts | N
 
 
 def _check_judgements(results_by_task: Iterable[Sequence[Result | RunFileResult]]) -> str:
-    """Name the added judgements of all scores; results and run files with others are refused."""
+    """Return the label of the added judgements, which must be the same for all scores."""
     trials = [trial for trials in results_by_task for trial in trials]
     results = [trial for trial in trials if isinstance(trial, Result)]
     added = added_judgements(results)

@@ -26,8 +26,8 @@ from r2med.tasks.registry import in_suite_order, registered_task
 def export_trec(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
     """One run file per result, as `OUT/<task>/<system>-<key>.trec`.
 
-    `OUT/notes.txt` has what a run file cannot say: answers of language models with problems, and
-    data that is not the published one.
+    `OUT/notes.txt` lists what run files cannot contain: problems with answers of language models,
+    and data that is not the published data.
     """
     written = []
     for result in results:
@@ -74,12 +74,13 @@ def export_csv(results: Sequence[Result], out: Path, tell: Warn = log_warning) -
 
 
 def export_mteb(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
-    """A results cache of mteb, which `mteb.ResultCache(OUT).load_results()` reads unaided.
+    """Write a results cache that `mteb.ResultCache(OUT).load_results()` reads.
 
     Each version of a system has one revision for all of its tasks,
-    `OUT/results/<model>/<revision>/<task>.json` with a `model_meta.json` beside them, so results of
-    two versions never share a folder. Results that are not on the published data are refused,
-    because mteb's task names promise it. Counts of language models' answers are among the scores.
+    `OUT/results/<model>/<revision>/<task>.json` with a `model_meta.json`, so results of two
+    versions never share a folder. Results on other data than the published data are refused,
+    because mteb's task names stand for the published data. The scores include counts of language
+    models' answers.
     """
     _refuse_other_data(results)
     for note in answer_notes(results):

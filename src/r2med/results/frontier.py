@@ -17,7 +17,7 @@ class CostPoint:
 
 @dataclass(frozen=True)
 class Dominated:
-    """A system below the frontier, and one on it that scores at least as high for no more cost."""
+    """A system below the frontier, and one that scores at least as high and costs no more."""
 
     point: CostPoint
     better: CostPoint
@@ -47,6 +47,6 @@ def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
     """Say in a sentence which systems are below the frontier; empty if none is."""
     parts = []
     for dominated in find_dominated(points):
-        better = f"{dominated.better.system} scores at least as high for no more {unit}"
+        better = f"{dominated.better.system} scores at least as high with no more {unit}"
         parts.append(f"{dominated.point.system} ({better})")
     return f"Below the frontier: {', '.join(parts)}." if parts else ""

@@ -52,7 +52,7 @@ class GateOutcome:
         return f"{outcome}: {self.condition}: {self.description} ({self.scope})"
 
     def to_json(self) -> dict[str, Any]:
-        """One object, with the values beside the outcome."""
+        """Return the outcome and the compared values as one JSON object."""
         outcome = {"condition": self.condition, "failed": self.failed, "over": self.scope}
         return outcome | dict(self.values)
 

@@ -76,15 +76,35 @@ def leaderboard(
 ) -> Leaderboard:
     """Rank the systems that were published for a suite and those measured in `results`.
 
-    `task` and `family` choose the tasks, on which alone everybody is ranked then; `without_flagged`
-    leaves out those that overlap with the declared training data of any row. `kind` (base, gar,
-    reranker), `method`, `llm`, `first_stage` and `only` choose rows; ranks stay those among all.
-    `mean` is task or query; by default R2MED counts tasks and NanoR2MED queries. `top` shows the
-    first rows and those measured here. `audits` flag rows too; by default those that the folder
-    `results` holds. `ties` adds the bounds by the order of equal scores, where the task's data is
-    here or under `root`. `all_versions` also shows older versions of a system. Intervals, costs and
-    tests need the scores of every query: with `detail`, only the first rows and the best measured
-    ones get them, as with `top`, and all rows are shown.
+    Args:
+        suite: A suite, such as full, nano or demo; by default that of `task`, else full.
+        task: Rank systems on these tasks only, separated by commas.
+        family: Rank systems on the tasks of this family only.
+        kind: Show only rows of this type: base, gar or reranker. Ranks are those among all rows.
+        method: Show only rows with this expansion method.
+        llm: Show only rows with this language model.
+        first_stage: Show only rows with this first stage.
+        only: Show only these systems.
+        without_flagged: Leave out tasks that overlap with the declared training data of any row.
+        metric: The metric, such as ndcg@10.
+        mean: task or query; by default query for NanoR2MED and task for others.
+        top: Show this many rows, and all measured rows.
+        ties: Add the lowest and highest score over all orders of equal scores, if the task's data
+            is available.
+        all_versions: Show older versions of a system too.
+        detail: Compute intervals, costs and tests for this many rows and the best measured ones
+            only; all rows are shown.
+        results: A results folder, or results.
+        audits: Audits that flag rows; by default those stored in the folder `results`.
+        root: A folder with data of tasks.
+        tell: Callback for user-facing warnings.
+
+    Returns:
+        The leaderboard; it prints as a table and converts to Arrow, pandas, polars and JSON.
+
+    Examples:
+        >>> import r2med
+        >>> board = r2med.leaderboard("full", top=5)
     """
     result_set = ResultSet.open(results, tell)
     board_suite, tasks = _tasks(suite, task, family, result_set.local_tasks)

@@ -92,7 +92,7 @@ class Movement(Tabular):
         return {"a": self.a, "b": self.b, "metric": self.metric, "queries": rows}
 
 
-def what_moved(
+def compare_queries(
     *systems: str | Path,
     task: str | None = None,
     metric: str = "ndcg@10",
@@ -101,13 +101,15 @@ def what_moved(
     order: Order = "contrast",
     tell: Warn = log_warning,
 ) -> Movement:
-    """The queries that moved between two systems; named as in `compare`.
+    """Compare the ranks of positives under two systems, query by query; names as in `compare`.
 
-    `order` decides what comes first: the largest difference, A's largest loss, or its largest gain.
-    Equal ones are in the order of the tasks.
+    `order` puts the largest difference, A's largest loss or A's largest gain first. Equal
+    differences are in the order of the tasks.
     """
     if len(systems) != 2:
-        raise UsageError(f"what moved is between two systems, A and B; {len(systems)} are given.")
+        raise UsageError(
+            f"queries are compared between two systems, A and B; {len(systems)} are given."
+        )
     selection = select_systems(
         *systems, task=task, metric=metric, results=results, root=root, tell=tell
     )

@@ -65,7 +65,7 @@ class Printed:
     kind: SystemKind
     works: tuple[Publication, ...]
     decimals: int
-    """How many digits were printed; ours are equal when they round to the same."""
+    """Decimals of the published figures; measured figures are rounded to them before comparing."""
     figures: dict[str, dict[str, float]] = field(default_factory=dict, hash=False)
     origins: dict[str, str] = field(default_factory=dict, hash=False)
     """Where a figure was printed, by task."""

@@ -347,7 +347,7 @@ def select_versions(versions: Sequence[Version]) -> Selection:
 
 
 def _comparable_tasks(sides: Sequence[_Side]) -> frozenset[str]:
-    """All tasks of the suites that every side has results of."""
+    """Return all tasks of the suites for which every system has results."""
     suites = [_suites(side) for side in sides]
     shared = set.intersection(*suites) if suites else set()
     return frozenset(

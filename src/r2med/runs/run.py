@@ -285,7 +285,7 @@ def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
 
 
 def id_ranks(run: Run, entries: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """For each of some entries, the rank of its document id among their ids in byte order."""
+    """Return for each entry the rank of its document id when the ids are sorted by their bytes."""
     documents = run.documents if entries is None else run.documents[entries]
     codes, inverse = np.unique(documents, return_inverse=True)
     names = run.document_ids.take(pa.array(codes)).cast(pa.large_binary())

@@ -59,7 +59,7 @@ class Access:
 
 
 class Guard:
-    """Middleware that refuses what no page of ours would send, and reports failures in one line."""
+    """Middleware that refuses requests of other sites and hosts, and reports errors in one line."""
 
     def __init__(self, app: ASGIApp, access: Access | None = None) -> None:
         self._app = app
@@ -85,7 +85,7 @@ class Guard:
         answer = self._refusal(scope) or self._ask_for_token(scope) or self._app
         try:
             await answer(scope, receive, send_with_headers)
-        except ClientDisconnect:  # the visitor has left: nobody to answer, and no failure
+        except ClientDisconnect:  # the client closed the connection; not an error of the server
             return
         except Exception as error:
             _log.error("%s", failure_line(scope, error))
@@ -150,7 +150,7 @@ class Guard:
         return parts.netloc == host or allowed
 
     def _ask_for_token(self, scope: Scope) -> Response | None:
-        """Refuse a request without the token; one in the address is kept as a cookie instead."""
+        """Refuse a request without the token; a token in the address is stored as a cookie."""
         token = self._access.token
         if token is None:
             return None

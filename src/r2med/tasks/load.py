@@ -1,6 +1,6 @@
 """Load a task by its registered name or from any folder, and compare it with its manifest.
 
-A check is one fact of the manifest beside the data's own; it is open where the manifest has none.
+A check compares one fact of the manifest with the data; without a value in the manifest it is open.
 """
 
 from __future__ import annotations
@@ -34,14 +34,24 @@ def load_task(
     strict: bool = False,
     use_copy: bool = True,
 ) -> Task:
-    """Load a registered task, or the task in a folder (`FOLDER#SPLIT` where it holds several).
+    """Load a registered task, or a local task from a folder.
 
-    A registered name wins over a folder of the same name; write `./Biology` for the folder.
-    `name` replaces the folder's own name, under which results are stored and shown.
-    `root` is a folder with data in the reference layout (`root/<task>/...`) to be taken as the
-    registered task. `strict` makes it an error if the data differs from the manifest, or if
-    judgements name unknown queries or documents.
-    `use_copy=False` neither reads nor writes the local Arrow copy.
+    Args:
+        name_or_path: A registered name, a folder, or `FOLDER#SPLIT` for a folder with several
+            splits. A registered name comes before a folder of the same name; write `./Biology` for
+            the folder.
+        name: The name under which results are stored and shown, instead of the folder's name.
+        root: A folder with data in the reference layout (`root/<task>/...`) that is read as the
+            registered task.
+        strict: Raise an error if the data differs from the manifest, or if judgements name unknown
+            queries or documents.
+        use_copy: Read and write the local Arrow copy.
+
+    Examples:
+        >>> import r2med
+        >>> task = r2med.load_task("demo/biology")
+        >>> task.name
+        'demo/biology'
     """
     # files of a task are written under its name, which must not lead out of their folder
     parts = [] if name is None else name.split("/")
@@ -209,7 +219,7 @@ def _with_differences(task: Task, entry: TaskEntry, *, texts: bool, strict: bool
     `texts` also compares the texts, which is not necessary for verified downloads.
     """
     differing = [
-        f"{check.what} {_figure(check.found)} instead of {_figure(check.expected)}"
+        f"{check.fact} {_figure(check.found)} instead of {_figure(check.expected)}"
         for check in compare_with_manifest(task, entry, texts=texts)
         if check.passed is False
     ]
@@ -235,7 +245,7 @@ class Check:
 
     task: str
     aspect: Aspect
-    what: str
+    fact: str
     expected: str | int | float | None
     found: str | int | float | None
     passed: bool | None

@@ -34,9 +34,9 @@ def check_partial_files(entry: TaskEntry, folder: Path) -> list[Check]:
 def describe_partial_checks(task: str, checks: Sequence[Check]) -> str:
     """Describe which files were verified, and which facts were not checked."""
     of_task = [check for check in checks if check.task == task]
-    verified = [check.what for check in of_task if check.passed]
-    differing = [check.what for check in of_task if check.passed is False]
-    missing = [check.what for check in of_task if check.found is None]
+    verified = [check.fact for check in of_task if check.passed]
+    differing = [check.fact for check in of_task if check.passed is False]
+    missing = [check.fact for check in of_task if check.found is None]
     parts = []
     if verified:
         parts.append(f"verified: {', '.join(verified)}")

@@ -36,7 +36,7 @@ class Extracted:
     page_starts: tuple[int, ...] = ()
     """Offset at which every page begins; empty if there are no pages."""
     notices: tuple[str, ...] = ()
-    """What a user should know, such as pages without text."""
+    """Notices for the user, such as pages without text."""
     is_markdown: bool = False
 
     def page_at(self, offset: int) -> int | None:

@@ -129,7 +129,7 @@ def leaderboard_page(snapshot: Snapshot, view: View, link: Link, *, inline: bool
 
 
 def next_steps(board: Leaderboard, link: Link) -> list[tuple[str, str, str]]:
-    """Return where to go from here: an address, the question it answers, and what it shows."""
+    """Return where to go from here: an address, the question it answers, and its content."""
     steps = []
     systems = chart_systems(board)
     # Several versions of a system are rows of one spec; the pages show the first of them.
@@ -268,7 +268,7 @@ def headline(board: Leaderboard) -> str:
 
 
 def _describe_incomplete(board: Leaderboard) -> str:
-    """Say how far a board is whose rows all lack tasks; empty without rows."""
+    """Describe the coverage of a board on which no system has all tasks; empty without rows."""
     if not board.rows:
         return ""
     most = max(len(row.values) for row in board.rows)

@@ -104,7 +104,7 @@ class QueryData:
         self.scores = _scores_of(self.query_id, chosen_scores, len(self.chosen))
         all_scores = _scores_of(self.query_id, everyone, len(self.stored))
         self.others = dict(zip(self.stored, all_scores, strict=True))
-        """Every stored system with its score here; None where it has none."""
+        """The score of every stored system on this query; None if it has no score."""
         self.position, self.total = index + 1, len(ids)
         self.previous = ids[index - 1] if index else None
         self.next = ids[index + 1] if index + 1 < len(ids) else None

@@ -274,7 +274,7 @@ def tasks_page(snapshot: Snapshot, link: Link) -> str:
             ]
             kinds = " · ".join(dict.fromkeys([entry.family, entry.scenario]))
             counts = [_describe_size(results, entry.counts), kinds]
-            # The sentence after the first repeats what the chip of the suite says.
+            # The second sentence repeats the label of the suite.
             description = entry.description.partition(". ")[0].rstrip(".") + "."
             cards.append(
                 _task_card(link, entry.name, entry.source, description, counts, dots, bool(results))

@@ -186,7 +186,7 @@ def _print_failures(facts: Facts, task: Task, page: Page) -> None:
     def text_of(document: str) -> str:
         return snippet(document_text(task, document), EXCERPT)
 
-    page.print(f"What follows is counted and drawn from {facts.failures_of}.")
+    page.print(f"Counts and examples are from {facts.failures_of}.")
     for group in facts.failures:
         share = format_percent(group.affected / max(group.of, 1))
         counted = f"{group.affected:,} of {group.of:,} queries ({share})."

@@ -74,7 +74,7 @@ def _ranked_rows(board: Leaderboard, top: int) -> tuple[list[Standing], list[str
 
 
 def _points(rows: Sequence[Standing]) -> list[_Point]:
-    """What every plot knows of a system; a star where a mark below the title qualifies it."""
+    """Return the fields of each system; a star refers to an explanation below the title."""
     mixed = len({row.origin for row in rows}) > 1
     return [
         {
@@ -99,7 +99,7 @@ def _encode_points(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
 
 
 def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) -> dict[str, Any]:
-    """What every such plot must say: which mean, whose figures, and what qualifies some."""
+    """Return the title with the mean that is shown, the source of the figures, and notes."""
     origins = {row.origin for row in rows}
     whose = " and ".join(name for origin, name in ORIGINS.items() if origin in origins)
     lines = [f"{board.mean_title}; {whose}"]

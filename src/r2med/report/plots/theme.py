@@ -51,7 +51,7 @@ class Theme:
 
 
 def find_theme(name: ThemeName) -> Theme:
-    """The theme of a name; in the config of all themes a colour is there by its name."""
+    """Return a theme; the shared config refers to colours by name, which are replaced here."""
     look = json.loads((files(__package__) / "look.json").read_text("utf-8"))
     config = json.dumps(look["config"])
     for colour, value in look[name].items():

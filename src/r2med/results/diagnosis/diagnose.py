@@ -54,9 +54,21 @@ def diagnose(
 ) -> Diagnosis:
     """Find where a stored system fails on tasks, and why.
 
-    A system is a `Result`, a run file, the folder of a stored result, or a text as in `evaluate`
-    that has results stored in `results`. A `Result` knows its task; everything else needs one, or a
-    suite, or a list with commas.
+    Args:
+        system: A `Result`, a run file, the folder of a stored result, or a spec with results in
+            `results`.
+        task: A task, a suite, or names separated by commas; not needed for a `Result`.
+        results: The results folder.
+        root: A folder with data of tasks.
+        tell: Callback for user-facing warnings.
+
+    Returns:
+        The diagnosis; it prints as a table and converts to Arrow, pandas, polars and JSON.
+
+    Examples:
+        >>> import r2med
+        >>> result = r2med.evaluate("bm25", "demo/biology")
+        >>> diagnosis = r2med.diagnose(result)
     """
     if isinstance(system, Result) and task is None:
         task = system.task

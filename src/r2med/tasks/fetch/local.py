@@ -112,7 +112,7 @@ def _take(find: _Find) -> Fetched:
                     f"{find.origin}: {task.notices[-1]}\nThe data folder is unchanged. To use it "
                     "unchanged, give --data-root, or --task FOLDER for your own data."
                 )
-            if altered := ", ".join(check.what for check in checks if check.passed is False):
+            if altered := ", ".join(check.fact for check in checks if check.passed is False):
                 notices = (f"{name}: {altered} differ in bytes, not in counts or statistics",)
         source = f"file:{find.origin.name}"
         install(staged, folder, {path: origin_of(staged / path, source) for path in find.files})

@@ -115,7 +115,7 @@ def find_source(folder: Path, split: str | None = None) -> TaskFiles:
 
 
 def task_folders(folder: Path) -> list[Path]:
-    """Return the folder if it is a task, else the folders in it that are, else the folder."""
+    """Return the task folders in a folder; the folder itself if it is a task or contains none."""
     children = [] if holds_task(folder) else sorted(folder.glob("*/"))
     return [child for child in children if holds_task(child)] or [folder]
 
