@@ -79,7 +79,7 @@ def export_mteb(results: Sequence[Result], out: Path, tell: Warn = log_warning) 
     Each version of a system has one revision for all of its tasks,
     `OUT/results/<model>/<revision>/<task>.json` with a `model_meta.json`, so results of two
     versions never share a folder. Results on other data than the published data are refused,
-    because mteb's task names stand for the published data. The scores include counts of language
+    because mteb's task names mean the published data. The scores include counts of language
     models' answers.
     """
     _refuse_other_data(results)
