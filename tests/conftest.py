@@ -30,16 +30,36 @@ _EXTRAS = {
     "cli/test_answer.py": ("web",),
     "cli/test_judge.py": ("web",),
     "cli/test_pyarrow_setup.py": ("test",),
+    "evaluation/test_cluster.py": ("ray",),
     "evaluation/test_python.py": ("test",),
+    "evaluation/test_reasoning.py": ("light",),
+    "evaluation/test_sensitivity.py": ("light", "llm"),
+    "evaluation/test_workers.py": ("dense", "llm"),
     "explore": ("web",),
     "judge/test_agreement.py": ("test",),
     "judge/test_effects.py": ("test",),
+    "judge/test_judging.py": ("llm",),
     "measure/test_ir_measures_parity.py": ("test",),
     "measure/test_trec_eval_parity.py": ("test",),
     "results/test_select.py": ("web",),
 }
-#: Files and folders whose tests take more than a few seconds.
-_SLOW = ("test_docs.py", "trials")
+#: Files and folders whose tests take more than four seconds of a processor.
+_SLOW = (
+    "build/test_probes.py",
+    "cli/test_compare.py",
+    "cli/test_endings.py",
+    "cli/test_leaderboard.py",
+    "cli/test_odd_surroundings.py",
+    "report/test_cards.py",
+    "report/test_formats.py",
+    "report/test_tables.py",
+    "results/test_store.py",
+    "retrieve/bm25/test_lucene_analysis.py",
+    "tasks/reading/test_layouts.py",
+    "tasks/test_demo_artefacts.py",
+    "test_docs.py",
+    "trials",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

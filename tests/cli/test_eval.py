@@ -125,6 +125,7 @@ def test_a_suite_where_one_task_is_wanted_is_named_as_such() -> None:
         r2med.load_task("demo")
 
 
+@pytest.mark.extra("light")
 def test_verbose_shows_the_first_texts_as_the_model_saw_them() -> None:
     done = run("eval", "wordllama", "--task", "demo/biology", "--verbose")
 

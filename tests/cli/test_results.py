@@ -119,6 +119,7 @@ def test_delete_refuses_what_names_nothing(
     assert message in refused.err
 
 
+@pytest.mark.extra("light")
 def test_many_truncated_documents_are_a_note_without_verbose() -> None:
     whole = run("eval", "wordllama", "--task", "demo/biology")
     cut = run("eval", "tiny=wordllama[max_length=64]", "--task", "demo/biology")

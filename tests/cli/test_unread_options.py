@@ -54,6 +54,7 @@ def test_an_argument_without_effect_is_refused_by_the_name_that_help_gives_it() 
     assert "TRAIN... has no effect with --self" in refused.err
 
 
+@pytest.mark.extra("light")
 def test_an_option_that_one_of_several_systems_reads_is_taken() -> None:
     done = run("eval", "bm25", "wordllama", "-t", "demo/biology", "--device", "cpu", "--json")
 

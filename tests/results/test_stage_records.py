@@ -54,6 +54,7 @@ def test_a_stored_fusion_lists_its_members_in_order_of_execution() -> None:
     assert stages[1].system == "bm25-lucene[k1=1.2]"
 
 
+@pytest.mark.extra("light")
 def test_a_dense_retriever_stores_the_tokens_it_reads() -> None:
     result = r2med.evaluate("wordllama[max_length=32]", "demo/biology")
 

@@ -108,6 +108,7 @@ class Reranker:
         return [0.0 for _ in pairs]
 
 
+@pytest.mark.extra("light")
 @pytest.mark.parametrize(
     ("one", "other_text"),
     [

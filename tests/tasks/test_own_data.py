@@ -289,6 +289,7 @@ def test_folders_of_one_name_keep_names_of_their_own_between_commands(tmp_path: 
     assert json.loads(run("eval", "bm25", "--task", "b/data", "--json").out)[0]["task"] == "b/data"
 
 
+@pytest.mark.extra("plots")
 def test_own_data_has_a_leaderboard_plots_and_cards(tmp_path: Path) -> None:
     first = write_r2med(tmp_path / "all" / "one")
     second = write_beir(tmp_path / "all" / "two", Written(judgements=(("1", "d2", 1),)))

@@ -116,6 +116,7 @@ def test_a_png_is_written_whole() -> None:
     assert Path("deep/means.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.extra("plots")
 def test_a_pdf_holds_letters_not_pixels() -> None:
     run("plot", "means", "--top", "3", "--out", "means.pdf")
 
