@@ -19,6 +19,22 @@ def results() -> list[Result]:
     return r2med.evaluate_all(["bm25", "bm25-nano"], ["demo/biology", "demo/medqa-diag"])
 
 
+def read_wandb_log(path: Path) -> bytes:
+    """Return the records of an offline run; the file cuts them at blocks of 32 KiB."""
+    block_size, file_header, fragment_header = 32_768, 7, 7
+    content, position, records = path.read_bytes(), file_header, b""
+    while position + fragment_header < len(content):
+        left_in_block = block_size - position % block_size
+        if left_in_block < fragment_header:
+            position += left_in_block
+            continue
+        length = int.from_bytes(content[position + 4 : position + 6], "little")
+        position += fragment_header
+        records += content[position : position + length]
+        position += length
+    return records
+
+
 @pytest.mark.extra("mlflow")
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_has_one_run_per_system_with_every_metric(
@@ -51,7 +67,7 @@ def test_wandb_stores_offline_runs_with_the_values(
     folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
     assert len(run_ids) == len(folders) == 2
     assert {folder.name.rsplit("-", 1)[1] for folder in folders} == set(run_ids)
-    logs = b"".join(path.read_bytes() for path in (tmp_path / "wandb").glob("*/*.wandb"))
+    logs = b"".join(read_wandb_log(path) for path in (tmp_path / "wandb").glob("*/*.wandb"))
     assert b"demo/biology/ndcg@10" in logs
     assert all(json.dumps(result.metrics["ndcg@10"]).encode() in logs for result in results)
 

@@ -141,7 +141,7 @@ def test_verify_fails_when_anything_differs_and_shows_what(small_registry: None)
     assert outcome.code == 1
     assert max(len(line.rstrip()) for line in outcome.out.splitlines()) <= 80
     assert "1 DIFFERS, 2 ok" in outcome.out
-    assert {row["what"] for row in rows if row["passed"] is False} == {
+    assert {row["fact"] for row in rows if row["passed"] is False} == {
         "documents",
         "documents_text.total_text_length",
         "corpus.jsonl",

@@ -136,7 +136,7 @@ def test_figures_come_from_stored_results_of_this_very_data(tmp_path: Path) -> N
     page = (tmp_path / "demo-biology.md").read_text()
     for result in results:
         assert f"| {result.system} | {100 * result.metrics['ndcg@10']:.2f} |" in page
-    assert "drawn from the stored result of" in page
+    assert "from the stored result of" in page
 
 
 def test_the_same_card_twice_is_the_same_bytes(tmp_path: Path) -> None:

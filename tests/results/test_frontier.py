@@ -35,6 +35,6 @@ def test_the_sentence_names_the_dominated_systems() -> None:
     points = points_of([(1, 3), (2, 2), (3, 4)])
 
     assert describe_dominated(points, "seconds") == (
-        "Below the frontier: s1 (s0 scores at least as high for no more seconds)."
+        "Below the frontier: s1 (s0 scores at least as high with no more seconds)."
     )
     assert describe_dominated(points[:1], "seconds") == ""
