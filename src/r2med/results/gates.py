@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from shlex import quote
 from statistics import fmean
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from r2med.results.compare import compare_selection
 from r2med.results.cost import cost_of
 from r2med.results.record import Result
 from r2med.results.select import Selection
+from r2med.tasks.registry import in_suite_order
 
 Relation = Literal["drops by", "drops significantly", "below", "above"]
 
@@ -127,6 +129,7 @@ class Gate:
                 f"--fail-if needs results of both systems on the same tasks. {listed}.\n"
                 "Evaluate the missing systems, or choose the tasks with --task."
             )
+        _require_newest_versions(selection)
         _require_newest_data(selection)
         return [self._check(tasks, selection) for tasks in self._scopes(selection)]
 
@@ -199,6 +202,25 @@ class Gate:
         description = f"{new} {value:.4g} {unit}"
         values = {"new": new, self.quantity: value}
         return GateOutcome(str(self), value > self.limit, scope, description, values)
+
+
+def _require_newest_versions(selection: Selection) -> None:
+    """Refuse systems of which a newer version has results on some of the tasks only.
+
+    A check must not pass with the old weights because the new ones were not evaluated everywhere.
+    """
+    for system in selection.systems:
+        newer = system.newer_version
+        if newer is None:
+            continue
+        measured = ",".join(in_suite_order(sorted(newer.tasks)))
+        lacking = ",".join(task for task in selection.tasks if task not in newer.tasks)
+        command = f"Evaluate it: r2med eval {quote(newer.spec)} --task {quote(lacking)}\n"
+        raise UsageError(
+            f"--fail-if: a newer version of {system.name}, of {newer.created[:19]}, has results on "
+            f"{measured} only.\n"
+            f"{command if lacking else ''}Check it alone with --task {quote(measured)}."
+        )
 
 
 def _require_newest_data(selection: Selection) -> None:
