@@ -56,8 +56,8 @@ _MOST_LISTED = 500
 _MANY_CUT = 0.05
 _SCALE = "all values × 100"
 _BEHIND = (
-    "*: below the best of its column (p < .05, Holm's correction over the "
-    "comparisons with the best of this column)"
+    "*: below the best of its column (p < .05, Holm's correction over all pairs of the systems "
+    "in this column)"
 )
 #: With more systems only the verdict on the two best is printed.
 _VERDICTS_SHOWN = 3

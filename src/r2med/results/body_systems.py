@@ -14,6 +14,7 @@ from r2med.errors import MissingError
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.record import Result
 from r2med.results.select import ResultSet
+from r2med.results.versions import name_versions
 from r2med.tables import Tabular, make_table
 from r2med.tasks.load import load_task
 
@@ -79,12 +80,22 @@ def score_body_systems(
             'A query names it in the field "body_system"; see docs/data.md.'
         )
     values: dict[str, dict[str, list[float]]] = {}
-    for result in results:
-        for query_id, value in result.scores.by_query(metric).items():
-            body_system = names[result.task].get(query_id, UNNAMED)
-            by_system = values.setdefault(body_system, {})
-            by_system.setdefault(result.name, []).append(value)
-    systems = tuple(dict.fromkeys(result.name for result in results))
+    versions = name_versions(results)
+    for name, version in versions.items():
+        for task in version.tasks:
+            result = version.result(task)
+            scores_by_query = result.scores.by_query(metric) if result is not None else {}
+            for query_id, value in scores_by_query.items():
+                body_system = names[task].get(query_id, UNNAMED)
+                values.setdefault(body_system, {}).setdefault(name, []).append(value)
+    # In the order of the results, as other tables have it.
+    positions = {id(result): index for index, result in enumerate(results)}
+    systems = tuple(
+        sorted(
+            versions,
+            key=lambda name: min(positions[id(result)] for result in versions[name].results),
+        )
+    )
 
     def count(body_system: str) -> int:
         return max(len(scores) for scores in values[body_system].values())

@@ -24,7 +24,7 @@ from r2med.measure import parse_metric
 from r2med.measure.intervals import Column
 from r2med.measure.metrics import JUDGED, Metric, condense
 from r2med.measure.significance import Difference, Pair, compare_systems
-from r2med.measure.verdicts import SINGLE_TEST, Family, JudgedCoverage, Verdict, decide
+from r2med.measure.verdicts import JudgedCoverage, Verdict, all_pairs, decide
 from r2med.results.answers import describe_answers
 from r2med.results.record import RUN_FILE, Result, added_judgements
 from r2med.results.select import ResultSet, RunFileResult, Selection
@@ -268,8 +268,7 @@ class Comparison(Tabular):
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdict on every pair, in the order of `pairs`, corrected over all of them."""
-        count = len(self.pairs)
-        family = SINGLE_TEST if count == 1 else Family(count, f"all {count} pairs compared")
+        family = all_pairs(len(self.systems))
         condensed = self._test(self.condensed) if self.condensed else ()
         return tuple(
             decide(
