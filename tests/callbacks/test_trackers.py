@@ -99,9 +99,7 @@ def retrained(tmp_path: Path) -> list[Result]:
         store(tmp_path, "dense:./tiny", "demo/biology", ranks(0), identity=old),
         store(tmp_path, "dense:./tiny", "demo/medqa-diag", ranks(1), identity=old),
         store(tmp_path, "dense:./tiny", "ward", ranks(1), identity=old, suite=None, data="x"),
-        store(
-            tmp_path, "dense:./tiny", "demo/biology", ranks(1), identity=new, created=tonight
-        ),
+        store(tmp_path, "dense:./tiny", "demo/biology", ranks(1), identity=new, created=tonight),
     ]
 
 

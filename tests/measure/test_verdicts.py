@@ -50,7 +50,7 @@ def test_the_sentence_shows_both_p_values_and_the_family() -> None:
     assert verdict.better is None
     assert "p = .008 for this pair alone, .180 corrected over all 45 pairs" in verdict.sentence
     assert verdict.sentence.startswith("A is 20.0 points higher than B")
-    assert verdict.sentence.endswith(": not significant after the correction.")
+    assert verdict.sentence.endswith("), which is not significant after the correction.")
     assert "beats" not in verdict.text
 
 
@@ -113,7 +113,7 @@ def test_few_judged_documents_and_no_significance_after_correction_are_both_said
     verdict = verdict_on(pair, p_corrected=0.18, family=PAIRS, coverage=coverage)
 
     assert "on the judged documents" in verdict.sentence
-    assert verdict.sentence.endswith(": not significant after the correction.")
+    assert verdict.sentence.endswith("), which is not significant after the correction.")
 
 
 @pytest.mark.parametrize(("judged", "is_low"), [(LOW_COVERAGE, False), (0.0999, True)])

@@ -58,9 +58,7 @@ def export_hakari(results: Sequence[Result], out: Path, warn: Callable[[str], No
     return written
 
 
-def _to_hakari(
-    name: str, result: Result, entry: TaskEntry, task_name: str
-) -> dict[str, Any]:
+def _to_hakari(name: str, result: Result, entry: TaskEntry, task_name: str) -> dict[str, Any]:
     stages = result.record.stages
     is_reranker = stages[-1].type == "reranker"
     method = "reranker" if is_reranker else _METHODS.get(stages[0].backend or "", "dense")

@@ -33,6 +33,8 @@ from r2med.number_format import (
 #: Below this share of judged documents among the first ten, verdicts are worded with caution.
 LOW_COVERAGE = 0.10
 
+_NOT_SIGNIFICANT = "which is not significant after the correction"
+
 Strength = Literal["corrected", "alone", "none"]
 """Significant after the family's correction, only for the pair alone, or not at all."""
 
@@ -150,15 +152,15 @@ class Verdict:
                 f"{self._detectable_sentence}"
             )
         if self.coverage and self.coverage.is_low:
-            caution = ": not significant after the correction" if self.strength == "alone" else ""
+            caution = f", {_NOT_SIGNIFICANT}" if self.strength == "alone" else ""
             return (
                 f"{self._leader} scores higher than {self._trailer} on the judged documents by "
-                f"{points}{self._scope} {certainty}{self._exceptions}{caution}."
+                f"{points}{self._scope} {certainty}{caution}{self._exceptions}."
             )
         if self.strength == "alone":
             return (
                 f"{self._leader} is {points} higher than {self._trailer}{self._scope} "
-                f"{certainty}{self._exceptions}: not significant after the correction."
+                f"{certainty}, {_NOT_SIGNIFICANT}{self._exceptions}."
             )
         return (
             f"{self._leader} beats {self._trailer} by {points}{self._scope} "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from shlex import quote
 from statistics import fmean
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from r2med.measure import parse_metric
 from r2med.number_format import format_p_equation
 from r2med.results.compare import compare_selection
 from r2med.results.cost import cost_of
+from r2med.results.published_data import find_other_data, mark_task
 from r2med.results.record import Result
 from r2med.results.select import Selection
 from r2med.tasks.registry import in_suite_order
@@ -146,6 +147,17 @@ class Gate:
         return [(self.scope,)]
 
     def _check(self, tasks: tuple[str, ...], selection: Selection) -> GateOutcome:
+        outcome = self._decide(tasks, selection)
+        stored = [selection.results(task)[0] for task in tasks]
+        other_data = find_other_data(item for item in stored if isinstance(item, Result))
+        if not other_data:
+            return outcome
+        scope = mark_task(outcome.scope, other_data)
+        if len(tasks) > 1:
+            scope = f"{scope}, not the published data of {', '.join(other_data)}"
+        return replace(outcome, scope=scope, values={**outcome.values, "data_notes": other_data})
+
+    def _decide(self, tasks: tuple[str, ...], selection: Selection) -> GateOutcome:
         scope = tasks[0] if len(tasks) == 1 else f"mean of {len(tasks)} tasks"
         if self.needs_old:
             return self._check_drop(tasks, scope, selection)

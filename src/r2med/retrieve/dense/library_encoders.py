@@ -96,7 +96,7 @@ class LibraryEncoder:
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The content of the checkpoint and of adapters' bases, the class, and this side's settings."""
+        """The content of the checkpoint and its adapters' bases, the class, and the settings."""
         library = self.library
         bases = [base.fingerprint() for base in library.checkpoint.adapter_bases()]
         return {
