@@ -135,14 +135,14 @@ def group_systems(results: Iterable[Result], tasks: Collection[str]) -> list[Sto
 def name_versions(results: Iterable[Result]) -> dict[str, Version]:
     """All versions of all systems, by unique names; older ones are named after their settings."""
     ordered = sort_by_age(results)
-    named: dict[str, Version] = {}
+    versions: dict[str, Version] = {}
     for system in group_systems(ordered, {result.task for result in ordered}):
         for version in system.versions:
             name = system.name if version is system.chosen else system.name_version(version)
-            if name in named:
+            if name in versions:
                 name = f"{name} ({version.key[:8]})"
-            named[name] = version
-    return named
+            versions[name] = version
+    return versions
 
 
 def describe_versions(system: StoredSystem) -> list[str]:

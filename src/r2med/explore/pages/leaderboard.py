@@ -290,12 +290,12 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
     """Who shares a letter with the first row, where tests were made."""
     lettered = [row for row in ranked if row.letters]
     if best.letters and len(lettered) > 1:
-        others = [row for row in lettered if row is not best]
-        equals = [row for row in others if set(row.letters) & set(best.letters)]
+        rivals = [row for row in lettered if row is not best]
+        equals = [row for row in rivals if set(row.letters) & set(best.letters)]
         correction = f", corrected over all {best.tests} pairs" if best.tests > 1 else ""
         if not equals:
-            p = max(best.corrected_p.get(row.system, 1.0) for row in others)
-            most = "" if len(others) == 1 else "at most "
+            p = max(best.corrected_p.get(row.system, 1.0) for row in rivals)
+            most = "" if len(rivals) == 1 else "at most "
             return _describe_winner(lettered, f"({most}{format_p_equation(p)}{correction})")
         names = join_words(row.name for row in equals)
         if len(equals) > _NAMED:
