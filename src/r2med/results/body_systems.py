@@ -88,14 +88,7 @@ def score_body_systems(
             for query_id, value in scores_by_query.items():
                 body_system = names[task].get(query_id, UNNAMED)
                 values.setdefault(body_system, {}).setdefault(name, []).append(value)
-    # In the order of the results, as other tables have it.
-    positions = {id(result): index for index, result in enumerate(results)}
-    systems = tuple(
-        sorted(
-            versions,
-            key=lambda name: min(positions[id(result)] for result in versions[name].results),
-        )
-    )
+    systems = tuple(versions)
 
     def count(body_system: str) -> int:
         return max(len(scores) for scores in values[body_system].values())
