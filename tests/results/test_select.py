@@ -23,6 +23,7 @@ from r2med.results.export import export_csv, export_mteb
 from r2med.results.gates import Gate
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.movement import compare_queries
+from r2med.results.power import compare_power
 from r2med.results.record import Result
 from r2med.results.select import ResultSet, find_path
 from r2med.results.versions import group_systems
@@ -313,6 +314,9 @@ def test_comparisons_and_gates_name_data_that_is_not_the_published_one(tmp_path:
     assert "50 documents" in str(comparison)
     assert "50 documents" in comparison.to_json()["data_notes"][TASK]
     assert "50 documents" in comparison.to_arrow()["data_note"][0].as_py()
+    power = compare_power(comparison)
+    assert "(not the published data)" in str(power)
+    assert "50 documents" in power.to_json()["data_notes"][TASK]
     assert outcome.scope == f"{TASK} (not the published data)"
     assert "50 documents" in outcome.to_json()["data_notes"][TASK]
 
@@ -336,7 +340,8 @@ def test_a_diagnosis_of_other_data_names_it(tmp_path: Path) -> None:
     write_r2med(tmp_path / "root" / "Biology")
     r2med.evaluate("bm25", "Biology", root=tmp_path / "root", results=tmp_path)
 
-    diagnosis = diagnose("bm25", "Biology", results=tmp_path, root=tmp_path / "root")
+    root = tmp_path / "root"
+    diagnosis = diagnose("bm25", "Biology", results=tmp_path, root=root)
 
     assert "Biology (not the published data)" in str(diagnosis)
     assert "documents 3 instead of 57,359" in diagnosis.to_json()["tasks"][0]["data_note"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from rich.text import Text
 
@@ -28,7 +28,12 @@ from r2med.report.table import (
 from r2med.results.compare import Comparison
 from r2med.results.movement import Movement, QueryMovement
 from r2med.results.protocols import ABSENT, UNKNOWN, ProtocolComparison
-from r2med.results.published_data import NOT_PUBLISHED, describe_task_data, mark_task
+from r2med.results.published_data import (
+    NOT_PUBLISHED,
+    describe_other_tasks,
+    describe_task_data,
+    mark_task,
+)
 from r2med.tasks.registry import find_suite
 
 #: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
@@ -52,14 +57,8 @@ def draw_comparison(value: Comparison, out: Paper) -> None:
         _draw_pair(value, out)
     else:
         _draw_matrix(value, out)
-    for note in (*value.answer_notes, *data_notes(value.other_data)):
+    for note in (*value.answer_notes, *describe_other_tasks(value.other_data)):
         out.print(note, style="yellow")
-
-
-def data_notes(other_data: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for every task whose data is not the published one."""
-    for task, difference in other_data.items():
-        yield f"{mark_task(task, other_data)}: {difference}."
 
 
 def _draw_pair(comparison: Comparison, out: Paper) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from r2med.results.record import Result
@@ -44,6 +44,12 @@ def describe_task_data(task: Task) -> str | None:
 def mark_task(name: str, other_data: Container[str]) -> str:
     """Return the name of a task, marked if it is among those with other data."""
     return f"{name} {NOT_PUBLISHED}" if name in other_data else name
+
+
+def describe_other_tasks(other_data: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for every task whose data is not the published one."""
+    for task, difference in other_data.items():
+        yield f"{mark_task(task, other_data)}: {difference}."
 
 
 def has_published_data(result: Result) -> bool:
