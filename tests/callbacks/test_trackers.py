@@ -9,7 +9,10 @@ import pytest
 
 import r2med
 from r2med.callbacks import log_to_mlflow, log_to_tensorboard, log_to_wandb
+from r2med.callbacks.exporters import export_model_cards
+from r2med.callbacks.trackers import tracker_runs
 from r2med.results.record import Result
+from tests.results.storing import ranks, store
 
 METRICS = ("ndcg@10", "recall@100")
 
@@ -85,3 +88,47 @@ def test_tensorboard_reads_the_values_back(results: list[Result], tmp_path: Path
     expected = next(r for r in results if r.name == "bm25" and r.task == "demo/medqa-diag")
     assert event.step == 7
     assert event.value == pytest.approx(expected.metrics["ndcg@10"], abs=1e-6)
+
+
+@pytest.fixture
+def retrained(tmp_path: Path) -> list[Result]:
+    """Old weights on two tasks and on local data, and new weights on one task."""
+    old, new = {"checkpoint": "old"}, {"checkpoint": "new"}
+    tonight = "2026-02-01T00:00:00+00:00"
+    return [
+        store(tmp_path, "dense:./tiny", "demo/biology", ranks(0), identity=old),
+        store(tmp_path, "dense:./tiny", "demo/medqa-diag", ranks(1), identity=old),
+        store(tmp_path, "dense:./tiny", "ward", ranks(1), identity=old, suite=None, data="x"),
+        store(tmp_path, "dense:./tiny", "demo/biology", ranks(1), identity=new, created=tonight),
+    ]
+
+
+def test_a_tracker_run_never_mixes_versions_or_suites(retrained: list[Result]) -> None:
+    first, second = tracker_runs(retrained, ["hit@1"])
+
+    assert first.name == "dense:./tiny"
+    assert second.name != first.name
+    assert first.values == {
+        "demo/biology/hit@1": 0.0,
+        "demo/medqa-diag/hit@1": 1.0,
+        "ward/hit@1": 1.0,
+        "task_mean/demo/hit@1": 0.5,
+    }
+    assert second.values == {"demo/biology/hit@1": 1.0}
+
+
+def test_data_that_is_not_published_is_a_parameter(tmp_path: Path) -> None:
+    differences = ("documents 50 instead of 57,359",)
+    result = store(tmp_path, "bm25", "Biology", ranks(1), data="x", differences=differences)
+
+    [run] = tracker_runs([result], ["hit@1"])
+
+    assert differences[0] in run.parameters["data_note.Biology"]
+
+
+def test_every_version_has_a_model_card_of_its_own(retrained: list[Result], tmp_path: Path) -> None:
+    cards = export_model_cards(retrained, tmp_path / "cards", lambda message: None)
+
+    assert len(cards) == 2
+    texts = [card.read_text() for card in cards]
+    assert ["demo/medqa-diag" in text for text in texts] == [True, False]

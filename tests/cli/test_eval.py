@@ -72,7 +72,7 @@ def test_stars_say_which_tests_the_correction_covers() -> None:
 
     shown = " ".join(done.out.split())
     assert re.search(r"\d\.\d\d\*", shown)
-    assert "Holm's correction over the comparisons with the best of this column" in shown
+    assert "Holm's correction over all pairs of the systems in this column" in shown
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,10 @@ from r2med.explore.library import Library
 from r2med.explore.report import report_page
 from r2med.remote.budget import Limits
 from r2med.systems.build import System
+from r2med.tasks.registry import find_suite
 from tests.explore.conftest import write_lines
 from tests.llm_server import LLMServer, running_llm_server
+from tests.results.storing import ranks, store
 
 pytest.importorskip("aiohttp")
 
@@ -116,6 +118,28 @@ def test_every_measured_row_of_the_leaderboard_has_its_share_of_judged_documents
 
     assert board.count('data-label="J@10"') == 2
     assert "percentage of the first 10 documents with a judgement; below 10 %" in board
+
+
+@pytest.mark.parametrize(
+    ("rank", "sentence"),
+    [
+        (2, "It is significantly better than every other measured system (p < .001)."),
+        (
+            0,
+            "It scores higher than every other measured system on the judged documents "
+            "(p < .001). Less than 10 % of the first 10 documents of bm25-lucene are judged",
+        ),
+    ],
+    ids=["one judged document of ten", "none"],
+)
+def test_the_leader_is_called_better_only_where_enough_documents_are_judged(
+    client: TestClient, tmp_path: Path, rank: int, sentence: str
+) -> None:
+    for entry in find_suite("demo").entries:
+        store(tmp_path / "results", "bm25", entry.name, ranks(*[1] * 12))
+        store(tmp_path / "results", "bm25-lucene", entry.name, ranks(*[rank] * 12))
+
+    assert sentence in page(client, "/leaderboard", suite="demo")
 
 
 def test_a_bundle_has_pages_of_queries_without_judgements(ward: Path, tmp_path: Path) -> None:

@@ -49,8 +49,9 @@ def test_the_sentence_shows_both_p_values_and_the_family() -> None:
     assert verdict.strength == "alone"
     assert verdict.better is None
     assert "p = .008 for this pair alone, .180 corrected over all 45 pairs" in verdict.sentence
-    assert verdict.sentence.startswith("A beats B")
-    assert verdict.remarks[0] == "After this correction the difference is not significant."
+    assert verdict.sentence.startswith("A is 20.0 points higher than B")
+    assert verdict.sentence.endswith("), which is not significant after the correction.")
+    assert "beats" not in verdict.text
 
 
 @given(st.lists(st.floats(-0.9, 0.9), min_size=2, max_size=9), st.floats(0, 1))
@@ -104,6 +105,15 @@ def test_few_judged_documents_change_the_words_and_show_the_condensed_lists() ->
     assert "beats" not in verdict.sentence
     assert "Judged@10: A 3 %, B 50 %." in verdict.text
     assert "(condensed lists) A is 1.3 points higher (p = " in verdict.text
+
+
+def test_few_judged_documents_and_no_significance_after_correction_are_both_said() -> None:
+    pair = pair_of([0.1, 0.2, 0.3, 0.2, 0.1, 0.2, 0.3, 0.2])
+    coverage = JudgedCoverage(0.03, 0.5)
+    verdict = verdict_on(pair, p_corrected=0.18, family=PAIRS, coverage=coverage)
+
+    assert "on the judged documents" in verdict.sentence
+    assert verdict.sentence.endswith("), which is not significant after the correction.")
 
 
 @pytest.mark.parametrize(("judged", "is_low"), [(LOW_COVERAGE, False), (0.0999, True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +58,14 @@ def test_tasks_without_body_systems_say_so(tmp_path: Path) -> None:
 
     with pytest.raises(MissingError, match="no query names a body system"):
         score_body_systems([result])
+
+
+def test_other_data_than_the_published_one_is_named(tmp_path: Path) -> None:
+    result = r2med.evaluate("bm25", TASK, results=tmp_path)
+    summary = replace(result.summary, differences=("documents 50 instead of 60",))
+    changed = replace(result, summary=summary)
+
+    scores = score_body_systems([changed])
+
+    assert f"{TASK} (not the published data): The data differs" in str(scores)
+    assert "documents 50 instead of 60" in scores.to_json()["data_notes"][TASK]

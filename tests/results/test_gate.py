@@ -143,3 +143,20 @@ def test_a_gate_refuses_older_data_when_one_system_has_results_on_newer_data() -
     store(ROOT, "bm25", "ward", ranks(1), suite=None, data="today", created=tonight)
 
     assert judged("hit@1 drops by 1", "bm25-nano", "bm25")
+
+
+def test_a_gate_refuses_an_older_version_when_a_newer_one_lacks_tasks() -> None:
+    tonight = "2026-01-02T00:00:00+00:00"
+    for task in ("demo/biology", "demo/medqa-diag"):
+        store(ROOT, "dense:./tiny", task, ranks(1), identity={"checkpoint": "old"})
+        store(ROOT, "bm25", task, ranks(1))
+    new = {"checkpoint": "new"}
+    store(ROOT, "dense:./tiny", "demo/biology", ranks(0), identity=new, created=tonight)
+
+    for condition in ("hit@1 drops by 1", "hit@1 below 50", "hit@1 below 50 on demo/biology"):
+        with pytest.raises(UsageError, match="has results on demo/biology only") as refused:
+            judged(condition, "dense:./tiny", "bm25")
+        assert "r2med eval dense:./tiny --task demo/medqa-diag" in str(refused.value)
+
+    store(ROOT, "dense:./tiny", "demo/medqa-diag", ranks(0), identity=new, created=tonight)
+    assert judged("hit@1 drops by 1", "dense:./tiny", "bm25")

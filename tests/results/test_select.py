@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import r2med
 from r2med.errors import DataError, MissingError, UsageError
@@ -15,17 +17,20 @@ from r2med.explore.pages.task import task_page
 from r2med.explore.render import server_link
 from r2med.report import scores as report_scores
 from r2med.results.compare import compare, select_systems
+from r2med.results.diagnosis.diagnose import diagnose
 from r2med.results.evaluation import Evaluation, list_results
 from r2med.results.export import export_csv, export_mteb
 from r2med.results.gates import Gate
 from r2med.results.leaderboard import Leaderboard, leaderboard
 from r2med.results.movement import compare_queries
+from r2med.results.power import compare_power
 from r2med.results.record import Result
 from r2med.results.select import ResultSet, find_path
 from r2med.results.versions import group_systems
-from r2med.tasks.registry import find_suite
+from r2med.tasks.registry import find_suite, find_task
 from tests.results.diagnosis.collections import task_of
 from tests.results.storing import ranks, store
+from tests.tasks.writing import write_r2med
 
 TASK = "demo/biology"
 TASKS = [entry.name for entry in find_suite("demo").entries]
@@ -288,6 +293,58 @@ def test_tables_name_data_that_is_not_the_published_one(tmp_path: Path) -> None:
     assert f"not the published data of {TASK}" in " ".join(table.split())
     assert "50 documents" in row["data_note"]
     assert "not the published" in listed
+
+
+def test_comparisons_and_gates_name_data_that_is_not_the_published_one(tmp_path: Path) -> None:
+    other_data(tmp_path)
+    store(
+        tmp_path,
+        "bm25-nano",
+        TASK,
+        ranks(2, 1),
+        data="0" * 64,
+        differences=("50 documents",),
+    )
+
+    comparison = compare("bm25", "bm25-nano", task=TASK, results=tmp_path)
+    selection = ResultSet.open(tmp_path).select(["bm25", "bm25-nano"])
+    [outcome] = Gate.parse("hit@1 below 1").check(selection)
+
+    assert "(not the published data)" in str(comparison)
+    assert "50 documents" in str(comparison)
+    assert "50 documents" in comparison.to_json()["data_notes"][TASK]
+    assert "50 documents" in comparison.to_arrow()["data_note"][0].as_py()
+    power = compare_power(comparison)
+    assert "(not the published data)" in str(power)
+    assert "50 documents" in power.to_json()["data_notes"][TASK]
+    assert outcome.scope == f"{TASK} (not the published data)"
+    assert "50 documents" in outcome.to_json()["data_notes"][TASK]
+
+
+def test_the_details_of_a_result_on_other_data_claim_no_comparable_figure(tmp_path: Path) -> None:
+    def shown(result: Result) -> str:
+        console = Console(file=io.StringIO(), width=200)
+        console.print(report_scores.result_details(result))
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    data = find_task("Biology").data
+    published = store(tmp_path / "a", "bm25", "Biology", ranks(1), data=data)
+    other = store(tmp_path / "b", "bm25", "Biology", ranks(1), differences=("50 documents",))
+
+    assert "no published figure" not in shown(published)
+    assert "no published figure" in shown(other)
+    assert "Biology (not the published data)" in shown(other)
+
+
+def test_a_diagnosis_of_other_data_names_it(tmp_path: Path) -> None:
+    write_r2med(tmp_path / "root" / "Biology")
+    r2med.evaluate("bm25", "Biology", root=tmp_path / "root", results=tmp_path)
+
+    root = tmp_path / "root"
+    diagnosis = diagnose("bm25", "Biology", results=tmp_path, root=root)
+
+    assert "Biology (not the published data)" in str(diagnosis)
+    assert "documents 3 instead of 57,359" in diagnosis.to_json()["tasks"][0]["data_note"]
 
 
 def test_a_long_list_shows_the_newest_results_and_says_so(

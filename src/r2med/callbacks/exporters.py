@@ -13,22 +13,26 @@ from r2med.execution.resources import Warn
 from r2med.plugins import load_plugins
 from r2med.results.export import EXPORTS
 from r2med.results.record import Result
+from r2med.results.versions import name_versions
+from r2med.tasks.registry import in_suite_order
 
 Exporter = Callable[[Sequence[Result], Path, Warn], list[Path]]
 
 
 def export_model_cards(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
-    """One model card per system, `OUT/SYSTEM/README.md`; an existing card is updated."""
+    """One model card per version of a system, `OUT/SYSTEM/README.md`, updated if it exists."""
     from r2med.paths import slug
 
-    systems: dict[str, list[Result]] = {}
-    for result in results:
-        systems.setdefault(result.name, []).append(result)
     written = []
-    for name, system_results in systems.items():
+    for name, version in name_versions(results).items():
         folder = out / slug(name)
         folder.mkdir(parents=True, exist_ok=True)
-        written.append(update_model_card(folder, system_results))
+        card_results = [
+            result
+            for task in in_suite_order(sorted(version.tasks))
+            if (result := version.result(task)) is not None
+        ]
+        written.append(update_model_card(folder, card_results))
     return written
 
 

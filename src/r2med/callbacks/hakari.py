@@ -16,6 +16,7 @@ from typing import Any
 from r2med.errors import UsageError
 from r2med.paths import slug
 from r2med.results.record import Result
+from r2med.results.versions import name_versions
 from r2med.storage import write_file
 from r2med.tasks.registry import TaskEntry, registered_task
 
@@ -30,7 +31,12 @@ _METHODS = {"bm25": "bm25", "sparse": "sparse", "late": "late-interaction"}
 def export_hakari(results: Sequence[Result], out: Path, warn: Callable[[str], None]) -> list[Path]:
     """Write results on the published NanoR2MED; others are named in a warning and left out."""
     written = []
-    for result in results:
+    named_results = [
+        (name, result)
+        for name, version in name_versions(results).items()
+        for result in version.results
+    ]
+    for name, result in named_results:
         entry = registered_task(result.task)
         if result.suite != "nano" or entry is None:
             warn(f"{result.task}: left out; HAKARI-Bench takes results on NanoR2MED only.")
@@ -39,9 +45,9 @@ def export_hakari(results: Sequence[Result], out: Path, warn: Callable[[str], No
             warn(f"{result.task}: left out; the data is not the published data.")
             continue
         task_name = entry.split or entry.name
-        folder = out / "hakari-results" / slug(result.name) / _DATASET.replace("/", "__")
+        folder = out / "hakari-results" / slug(name) / _DATASET.replace("/", "__")
         path = folder / f"{task_name}.json.xz"
-        text = json.dumps(_to_hakari(result, entry, task_name), indent=2) + "\n"
+        text = json.dumps(_to_hakari(name, result, entry, task_name), indent=2) + "\n"
         write_file(path, lzma.compress(text.encode()))
         written.append(path)
     if not written:
@@ -52,7 +58,7 @@ def export_hakari(results: Sequence[Result], out: Path, warn: Callable[[str], No
     return written
 
 
-def _to_hakari(result: Result, entry: TaskEntry, task_name: str) -> dict[str, Any]:
+def _to_hakari(name: str, result: Result, entry: TaskEntry, task_name: str) -> dict[str, Any]:
     stages = result.record.stages
     is_reranker = stages[-1].type == "reranker"
     method = "reranker" if is_reranker else _METHODS.get(stages[0].backend or "", "dense")
@@ -62,7 +68,7 @@ def _to_hakari(result: Result, entry: TaskEntry, task_name: str) -> dict[str, An
     }
     return {
         "generated_at_utc": datetime.now(UTC).isoformat(),
-        "model": {"id": result.name, "method": method, "source": {"revision": result.key}},
+        "model": {"id": name, "method": method, "source": {"revision": result.key}},
         "environment": {"packages": dict(result.record.versions)},
         "target": {
             "dataset_name": "NanoR2MED",

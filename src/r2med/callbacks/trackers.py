@@ -1,7 +1,8 @@
 """Log results to MLflow, Weights & Biases and TensorBoard: one tracker run per system.
 
-All three get the same values: `TASK/METRIC` for each task, the mean over the tasks if there are
-several, and as parameters the spec, the suite and the hash of the data.
+All three get the same values: `TASK/METRIC` for each task, the mean over the tasks of a suite if
+there are several, and as parameters the spec, the suite, the hash of the data, and how the data
+differs from the published data. Two versions of a system are two runs.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from r2med.errors import MissingError
 from r2med.measure.metrics import HEADLINE
+from r2med.results.published_data import describe_other_data
 from r2med.results.record import Result
+from r2med.results.versions import name_versions
+from r2med.tasks.registry import in_suite_order
 
 
 @dataclass(frozen=True)
@@ -152,22 +157,27 @@ def log_to_tensorboard(
 
 
 def tracker_runs(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[TrackerRun]:
-    """Group results by system and name what each tracker run contains."""
-    systems: dict[str, list[Result]] = {}
-    for result in results:
-        systems.setdefault(result.name, []).append(result)
-    for name, system_results in systems.items():
-        suites = sorted({result.record.task.suite or "local data" for result in system_results})
-        parameters = {"system": system_results[0].system, "suite": ", ".join(suites)}
+    """Return one tracker run per version of a system; a mean is over the tasks of one suite."""
+    for name, version in name_versions(results).items():
+        by_suite: dict[str, list[Result]] = {}
+        for task in in_suite_order(sorted(version.tasks)):
+            result = version.result(task)
+            if result is not None:
+                by_suite.setdefault(result.suite or "local data", []).append(result)
+        parameters = {"system": version.spec, "suite": ", ".join(sorted(by_suite))}
         values: dict[str, float] = {}
-        for result in system_results:
-            parameters[f"data.{result.task}"] = result.record.task.hash
-            for metric in metrics:
-                values[f"{result.task}/{metric}"] = result.metrics[metric]
-        if len(system_results) > 1:
-            for metric in metrics:
-                scores = [result.metrics[metric] for result in system_results]
-                values[f"task_mean/{metric}"] = sum(scores) / len(scores)
+        for suite, suite_results in by_suite.items():
+            for result in suite_results:
+                parameters[f"data.{result.task}"] = result.data
+                if result.suite is not None and (difference := describe_other_data(result)):
+                    parameters[f"data_note.{result.task}"] = difference
+                for metric in metrics:
+                    values[f"{result.task}/{metric}"] = result.metrics[metric]
+            mean_name = "task_mean" if len(by_suite) == 1 else f"task_mean/{suite}"
+            if len(suite_results) > 1:
+                for metric in metrics:
+                    mean = fmean(result.metrics[metric] for result in suite_results)
+                    values[f"{mean_name}/{metric}"] = mean
         yield TrackerRun(name, parameters, values)
 
 

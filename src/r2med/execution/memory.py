@@ -1,17 +1,8 @@
-"""The peak memory of this process, and whether an error means that memory ran out."""
+"""Whether an error means that memory ran out."""
 
 from __future__ import annotations
 
-import resource
-import sys
-
 from r2med.errors import R2MedError
-
-
-def peak_memory() -> int:
-    """Return the peak memory of this process, in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def is_out_of_memory(problem: BaseException) -> bool:

@@ -118,6 +118,7 @@ def compare_systems(
     tasks: Mapping[str, Matrix],
     *,
     pairs: Sequence[tuple[int, int]] | None = None,
+    best: int | None = None,
     resamples: int | None = None,
 ) -> list[Pair]:
     """Compare pairs of systems on every task and over the tasks.
@@ -125,6 +126,7 @@ def compare_systems(
     Args:
         tasks: Scores by task, queries by systems.
         pairs: Columns to compare, which Holm's correction covers; by default every pair.
+        best: Return only the pairs of this column and another one, in this order.
         resamples: Random draws; by default as many as the number of pairs needs.
 
     """
@@ -142,6 +144,10 @@ def compare_systems(
         p_query = pairwise_p(scores, "query", resamples=count)
     pairs_compared = []
     for pair, p_holm in zip(pairs, holm([p_task[pair] for pair in pairs]), strict=True):
+        if best is not None:
+            if best not in pair:
+                continue
+            pair = best, sum(pair) - best
         p_values = [p[pair] for p in single]
         tested = zip(tasks.items(), p_values, holm(p_values), strict=True)
         differences = tuple(

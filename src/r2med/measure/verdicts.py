@@ -2,7 +2,8 @@
 
 Every table, page and report uses `decide`, so a pair has the same verdict everywhere. A verdict has
 two p-values: that of the pair alone, and the one corrected over a named family of tests. Only the
-corrected one makes a difference significant; the sentence always shows both.
+corrected one makes a difference significant, and only then does a system beat another one; the
+sentence always shows both.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from r2med.number_format import (
 #: Below this share of judged documents among the first ten, verdicts are worded with caution.
 LOW_COVERAGE = 0.10
 
+_NOT_SIGNIFICANT = "which is not significant after the correction"
+
 Strength = Literal["corrected", "alone", "none"]
 """Significant after the family's correction, only for the pair alone, or not at all."""
 
@@ -47,6 +50,12 @@ class Family:
 
 #: One planned comparison: nothing to correct for.
 SINGLE_TEST = Family(1, "this pair")
+
+
+def all_pairs(systems: int) -> Family:
+    """The family of all pairs of some systems."""
+    tests = systems * (systems - 1) // 2
+    return Family(tests, f"all {tests} pairs compared") if tests > 1 else SINGLE_TEST
 
 
 @dataclass(frozen=True)
@@ -143,9 +152,15 @@ class Verdict:
                 f"{self._detectable_sentence}"
             )
         if self.coverage and self.coverage.is_low:
+            caution = f", {_NOT_SIGNIFICANT}" if self.strength == "alone" else ""
             return (
                 f"{self._leader} scores higher than {self._trailer} on the judged documents by "
-                f"{points}{self._scope} {certainty}{self._exceptions}."
+                f"{points}{self._scope} {certainty}{caution}{self._exceptions}."
+            )
+        if self.strength == "alone":
+            return (
+                f"{self._leader} is {points} higher than {self._trailer}{self._scope} "
+                f"{certainty}, {_NOT_SIGNIFICANT}{self._exceptions}."
             )
         return (
             f"{self._leader} beats {self._trailer} by {points}{self._scope} "
@@ -156,8 +171,6 @@ class Verdict:
     def remarks(self) -> tuple[str, ...]:
         """Sentences that belong beside the verdict: correction, tasks, judgements."""
         remarks = []
-        if self.strength == "alone":
-            remarks.append("After this correction the difference is not significant.")
         if self.heterogeneity:
             remarks.append(describe_heterogeneity(self.heterogeneity))
         if self.coverage:

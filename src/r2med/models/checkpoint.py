@@ -38,6 +38,8 @@ _IGNORED_ON_HUB = [f"*{suffix}" for suffix in sorted(_OTHER_SUFFIXES)] + [
 #: Names of safetensors files, and of the pickled files with the same weights, which libraries
 #: ignore if both exist.
 _PICKLED_NAMES = {"model": "pytorch_model", "adapter_model": "adapter_model"}
+#: Present in the folder of an adapter; it names the base model.
+ADAPTER_CONFIG = "adapter_config.json"
 #: Nanoseconds within which a file could change twice and keep its time stamp.
 _SETTLED_NS = 100_000_000
 #: Vocabulary files that transformers reads instead of those that a tokeniser's class lists.
@@ -122,6 +124,19 @@ class Checkpoint:
             status.st_ctime_ns,
             status.st_ino,
         ]
+
+    def adapter_bases(self) -> list[Checkpoint]:
+        """Return the base models that adapters in these files name; empty without an adapter.
+
+        A library loads their weights together with those of the adapter.
+        """
+        bases = []
+        for path in self._model_files():
+            if path.name == ADAPTER_CONFIG:
+                name = read_json(path).get("base_model_name_or_path")
+                if name:
+                    bases.append(locate(str(name), option="base_model_name_or_path"))
+        return bases
 
     def refuse_foreign_code(self, *, trusted: bool) -> None:
         """Raise UsageError if the files name classes outside sentence-transformers and torch.

@@ -6,6 +6,7 @@ from r2med.number_format import format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import Cell, Column, Grid, Paper, SystemName
 from r2med.results.body_systems import BodySystemScores
+from r2med.results.published_data import describe_other_tasks
 
 
 @draw_registered.register
@@ -31,3 +32,5 @@ def draw_body_systems(value: BodySystemScores, out: Paper) -> None:
     out.print(f"{value.metric} × 100 by body system", style="bold")
     caption = "Every query counts once, over all tasks. ±: half the 95 % interval."
     out.print(Grid(columns, rows, caption=caption))
+    for note in describe_other_tasks(value.other_data):
+        out.print(note, style="yellow")

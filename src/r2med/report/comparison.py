@@ -28,6 +28,12 @@ from r2med.report.table import (
 from r2med.results.compare import Comparison
 from r2med.results.movement import Movement, QueryMovement
 from r2med.results.protocols import ABSENT, UNKNOWN, ProtocolComparison
+from r2med.results.published_data import (
+    NOT_PUBLISHED,
+    describe_other_tasks,
+    describe_task_data,
+    mark_task,
+)
 from r2med.tasks.registry import find_suite
 
 #: Columns that the layouts do without, from wide to narrow; the narrow ones also round more.
@@ -51,7 +57,7 @@ def draw_comparison(value: Comparison, out: Paper) -> None:
         _draw_pair(value, out)
     else:
         _draw_matrix(value, out)
-    for note in value.answer_notes:
+    for note in (*value.answer_notes, *describe_other_tasks(value.other_data)):
         out.print(note, style="yellow")
 
 
@@ -60,9 +66,7 @@ def _draw_pair(comparison: Comparison, out: Paper) -> None:
     (a, b), [pair], [verdict] = comparison.systems, comparison.pairs, comparison.verdicts
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
-    grid = print_fitting(
-        (_pair_grid(pair, comparison.metric, left_out) for left_out in _LEFT_OUT), out
-    )
+    grid = print_fitting((_pair_grid(pair, comparison, left_out) for left_out in _LEFT_OUT), out)
     titles = {column.title for column in grid.columns}
     out.print(_pair_legend(titles, len(pair.tasks)), style="dim")
     _draw_verdict(verdict, out)
@@ -91,7 +95,8 @@ def _draw_verdict(verdict: Verdict, out: Paper) -> None:
         out.print(remark, style="dim")
 
 
-def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
+def _pair_grid(pair: Pair, comparison: Comparison, left_out: Sequence[str]) -> Grid:
+    metric = comparison.metric
     narrow = bool(left_out)
     digits = 1 if narrow else 2
     lines: list[dict[str, Cell]] = []
@@ -102,7 +107,7 @@ def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
         effect = None if difference.effect is None else f"{difference.effect:+.2f}"
         lines.append(
             {
-                metric: SystemName(task_label(line.task)),
+                metric: SystemName(_task_title(line.task, comparison)),
                 "n": str(difference.queries),
                 "A": score_cell(difference.mean_a),
                 "B": score_cell(difference.mean_b),
@@ -123,6 +128,11 @@ def _pair_grid(pair: Pair, metric: str, left_out: Sequence[str]) -> Grid:
         gap=1 if narrow else 2,
         ends=frozenset([len(pair.tasks) - 1]),
     )
+
+
+def _task_title(name: str, comparison: Comparison) -> str:
+    title = task_label(name)
+    return f"{title} {NOT_PUBLISHED}" if name in comparison.other_data else title
 
 
 def _difference_cell(verdict: Verdict, *, sign: int = 1, style: str = "") -> Text:
@@ -155,7 +165,9 @@ def _draw_matrix(comparison: Comparison, out: Paper) -> None:
     ]
     print_fitting((Grid(columns, rows, gap=gap) for gap in (2, 1)), out)
     tasks, pairs = comparison.tasks, comparison.pairs
-    over = next(iter(tasks)) if len(tasks) == 1 else f"task mean over {len(tasks)} tasks"
+    over = f"task mean over {len(tasks)} tasks"
+    if len(tasks) == 1:
+        over = mark_task(next(iter(tasks)), comparison.other_data)
     out.print(
         f"{over}, {pairs[0].by_query.queries} queries. *: p < .05 after Holm's "
         f"correction over {len(pairs)} pairs (paired randomisation test). judged: Judged@10.",
@@ -203,7 +215,10 @@ def _query_grid(query: QueryMovement, width: int) -> Grid:
     left = len(query.positives) - _POSITIVES_SHOWN
     if left > 0:
         lines.append(("", f"and {plural(left, 'more positive')}"))
-    name = f"query {snippet(query.query_id, 30)} of {task_label(query.task.name)}"
+    title = task_label(query.task.name)
+    if describe_task_data(query.task):
+        title = f"{title} {NOT_PUBLISHED}"
+    name = f"query {snippet(query.query_id, 30)} of {title}"
     scores = f"A {100 * query.score_a:.2f}, B {100 * query.score_b:.2f}"
     room = width - max(map(len, [name, *(label for label, _ in lines)])) - 2
     rows = [[label, snippet(text, room)] for label, text in lines]

@@ -41,7 +41,9 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
     score = 100 * fmean(query.score for query in task.queries)
     missed, listed = sum(task.causes.values()), f"not among the {task.depth} listed"
     share = format_percent(task.holes / max(1, task.looked_at))
-    out.print(f"{task.task} · {snippet(task.system, 60)}", style="bold")
+    out.print(f"{task.task_title} · {snippet(task.system, 60)}", style="bold")
+    if task.data_note:
+        out.print(f"{task.data_note}.", style="yellow")
     for line in (
         f"{task.metric} × 100 = {score:.2f} over {plural(len(task.queries), 'query', 'queries')}",
         f"positives in the top {TOP}: {task.positives - missed} of {task.positives}",

@@ -279,12 +279,14 @@ def _column_legend(board: Leaderboard) -> Iterator[_LegendEntry]:
     elif any(row.origin == "measured" for row in board.rows):
         yield _LegendEntry("here: your stored results", "here: your stored results.")
     if any(row.letters for row in board.rows):
+        tests = max(row.tests for row in board.rows)
+        short = "≈: rows that share a letter do not differ significantly"
         full = (
-            "≈: rows that share a letter do not differ significantly (paired randomisation test, "
-            f"Holm's correction over all {max(row.tests for row in board.rows)} pairs measured "
-            "here). `r2med compare A B` tests one pair alone."
+            f"{short} (paired randomisation test, Holm's correction over all "
+            f"{plural(tests, 'pair')} measured here). `r2med compare A B` tests one pair alone."
         )
-        yield _LegendEntry("≈: rows that share a letter do not differ significantly", full)
+        family = f" (corrected over {tests} pairs)" if tests > 1 else ""
+        yield _LegendEntry(f"{short}{family}", full)
     if any(row.judged is not None for row in board.rows):
         full = (
             "J@10: percentage of the first 10 documents with a judgement; below "

@@ -6,6 +6,7 @@ from r2med.number_format import MISSING, format_percent, format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import Column, Grid, Paper, SystemName, score_cell, task_label
 from r2med.results.power import DIFFERENCES, PowerRow, PowerTable
+from r2med.results.published_data import NOT_PUBLISHED, describe_other_tasks
 
 
 @draw_registered.register
@@ -18,7 +19,7 @@ def draw_power(value: PowerTable, out: Paper) -> None:
     else:
         out.print(f"median over {len(value.pairs)} pairs of stored systems")
     columns = [
-        Column("task", right=False, cell=lambda row: SystemName(task_label(row.over))),
+        Column("task", right=False, cell=lambda row: SystemName(_name_row(row, value))),
         Column("queries", cell=lambda row: f"{row.queries:,}"),
         Column("spread", cell=lambda row: score_cell(row.spread, 1)),
         Column("detectable", cell=lambda row: score_cell(row.detectable, 1)),
@@ -34,6 +35,13 @@ def draw_power(value: PowerTable, out: Paper) -> None:
         "last columns: queries needed to find 1, 2 and 5 points.",
         style="dim",
     )
+    for note in describe_other_tasks(value.other_data):
+        out.print(note, style="yellow")
+
+
+def _name_row(row: PowerRow, table: PowerTable) -> str:
+    label = task_label(row.over)
+    return f"{label} {NOT_PUBLISHED}" if row.over in table.other_data else label
 
 
 def _range(row: PowerRow) -> str:

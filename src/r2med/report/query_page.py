@@ -42,7 +42,7 @@ STOPS = {
 def draw_query(page: Explained, out: Paper) -> None:
     """Print one query: its text, generations, positives and the first documents."""
     diagnosis, query, task = page.diagnosis, page.query, page.task
-    title = f"{diagnosis.task} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
+    title = f"{diagnosis.task_title} · query {snippet(query.query_id, 30)} · {diagnosis.system}"
     out.print(snippet(title, out.width), style="bold")
     _print_indented(task.query(query.query_id).strip(), out)
     if query.answer:

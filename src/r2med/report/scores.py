@@ -32,7 +32,7 @@ from r2med.report.table import (
 from r2med.results.answers import answer_notes, count_answers, mark_answers
 from r2med.results.evaluation import Evaluation, Stored, size
 from r2med.results.protocols import works_beside
-from r2med.results.published_data import find_other_data, name_tasks
+from r2med.results.published_data import find_other_data, has_published_data, name_tasks
 from r2med.results.record import Result
 from r2med.results.versions import describe_versions, group_systems, sort_by_age
 from r2med.tasks.registry import find_suite, registered_task
@@ -56,8 +56,8 @@ _MOST_LISTED = 500
 _MANY_CUT = 0.05
 _SCALE = "all values × 100"
 _BEHIND = (
-    "*: below the best of its column (p < .05, Holm's correction over the "
-    "comparisons with the best of this column)"
+    "*: below the best of its column (p < .05, Holm's correction over all pairs of the systems "
+    "in this column)"
 )
 #: With more systems only the verdict on the two best is printed.
 _VERDICTS_SHOWN = 3
@@ -409,7 +409,8 @@ def _newest_results(results: Sequence[Result]) -> list[Result]:
 def result_details(result: Result) -> Group:
     """The main facts of a stored result; JSON has the rest."""
     record, task = result.record, result.record.task
-    beside = works_beside(result.system) if result.suite == "full" else ()
+    is_comparable = result.suite == "full" and has_published_data(result)
+    beside = works_beside(result.system) if is_comparable else ()
     facts = [
         ("key", result.key),
         ("stored in", str(result.folder)),
@@ -425,5 +426,6 @@ def result_details(result: Result) -> Group:
         *(("notice", text) for text in task.notices),
     ]
     return Group(
-        Text(f"{result.name} · {result.task}", style="bold"), name_value_table(facts, indent=2)
+        Text(f"{result.name} · {name_tasks([result])[result.task]}", style="bold"),
+        name_value_table(facts, indent=2),
     )

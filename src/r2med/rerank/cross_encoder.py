@@ -19,7 +19,7 @@ from r2med.errors import DataError, UsageError, need
 from r2med.execution.resources import Resources
 from r2med.expand.prompts import fill_template
 from r2med.models.batching import Features, Rows, TokenInputs, find_truncated
-from r2med.models.checkpoint import Checkpoint, LocalModel, locate, name_failures
+from r2med.models.checkpoint import ADAPTER_CONFIG, Checkpoint, LocalModel, locate, name_failures
 from r2med.models.encoding import Form, Inputs
 from r2med.rerank.scores import Pair, PairReranker
 from r2med.settings import setting, settings_identity
@@ -103,7 +103,7 @@ class PairModel(LocalModel):
     @cached_property
     def base(self) -> Checkpoint | None:
         """The base model of an adapter; None if the checkpoint is a complete model."""
-        adapter = self.checkpoint.json("adapter_config.json")
+        adapter = self.checkpoint.json(ADAPTER_CONFIG)
         if adapter is None:
             return None
         configured = adapter.get("base_model_name_or_path")

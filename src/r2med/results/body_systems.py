@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import pyarrow as pa
 
 from r2med.errors import MissingError
 from r2med.measure.intervals import Interval, mean_interval
+from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
 from r2med.results.select import ResultSet
+from r2med.results.versions import name_versions
 from r2med.tables import Tabular, make_table
 from r2med.tasks.load import load_task
 
@@ -41,6 +43,8 @@ class BodySystemScores(Tabular):
     systems: tuple[str, ...]
     scores: tuple[BodySystemScore, ...]
     """Largest body system first, then in the order of `systems`."""
+    other_data: Mapping[str, str] = field(default_factory=dict)
+    """Tasks whose data is not the published one, and how it differs."""
 
     is_drawn = True
 
@@ -55,7 +59,9 @@ class BodySystemScores(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Everything; scores are 0 to 1."""
-        return {"metric": self.metric, "suite": self.suite, "scores": self.to_arrow().to_pylist()}
+        facts = {"metric": self.metric, "suite": self.suite}
+        notes = {"data_notes": dict(self.other_data)} if self.other_data else {}
+        return {**facts, **notes, "scores": self.to_arrow().to_pylist()}
 
 
 def score_body_systems(
@@ -79,12 +85,15 @@ def score_body_systems(
             'A query names it in the field "body_system"; see docs/data.md.'
         )
     values: dict[str, dict[str, list[float]]] = {}
-    for result in results:
-        for query_id, value in result.scores.by_query(metric).items():
-            body_system = names[result.task].get(query_id, UNNAMED)
-            by_system = values.setdefault(body_system, {})
-            by_system.setdefault(result.name, []).append(value)
-    systems = tuple(dict.fromkeys(result.name for result in results))
+    versions = name_versions(results)
+    for name, version in versions.items():
+        for task in version.tasks:
+            result = version.result(task)
+            scores_by_query = result.scores.by_query(metric) if result is not None else {}
+            for query_id, value in scores_by_query.items():
+                body_system = names[task].get(query_id, UNNAMED)
+                values.setdefault(body_system, {}).setdefault(name, []).append(value)
+    systems = tuple(versions)
 
     def count(body_system: str) -> int:
         return max(len(scores) for scores in values[body_system].values())
@@ -96,7 +105,9 @@ def score_body_systems(
         for system in systems
         if system in values[body_system]
     ]
-    return BodySystemScores(metric, results[0].suite, systems, tuple(scores))
+    return BodySystemScores(
+        metric, results[0].suite, systems, tuple(scores), find_other_data(results)
+    )
 
 
 def _name_body_systems(

@@ -24,8 +24,9 @@ from r2med.measure import parse_metric
 from r2med.measure.intervals import Column
 from r2med.measure.metrics import JUDGED, Metric, condense
 from r2med.measure.significance import Difference, Pair, compare_systems
-from r2med.measure.verdicts import SINGLE_TEST, Family, JudgedCoverage, Verdict, decide
+from r2med.measure.verdicts import JudgedCoverage, Verdict, all_pairs, decide
 from r2med.results.answers import describe_answers
+from r2med.results.published_data import describe_task_data, find_other_data
 from r2med.results.record import RUN_FILE, Result, added_judgements
 from r2med.results.select import ResultSet, RunFileResult, Selection
 from r2med.results.stage_record import AnswerCounts
@@ -144,9 +145,24 @@ def compare_selection(
         condensed=_scores_by_task(by_task, str(condensed)) if condensed else {},
         skipped={task: _skipped_queries(results[0]) for task, results in by_task.items()},
         answers=tuple(_count_answers(system.results.values()) for system in selection.systems),
+        other_data=_find_other_data(by_task),
         left_out=selection.left_out,
         judgements=_check_judgements(by_task.values()),
     )
+
+
+def _find_other_data(
+    by_task: Mapping[str, Sequence[Result | RunFileResult]],
+) -> dict[str, str]:
+    """Return how the data of tasks differs from the published one; all results share the data."""
+    stored = [trials[0] for trials in by_task.values() if isinstance(trials[0], Result)]
+    loaded = {
+        task: difference
+        for task, (first, *_) in by_task.items()
+        if isinstance(first, RunFileResult)
+        and (difference := describe_task_data(first.loaded_task))
+    }
+    return find_other_data(stored) | loaded
 
 
 def _count_answers(trials: Iterable[Result | RunFileResult]) -> AnswerCounts | None:
@@ -251,6 +267,8 @@ class Comparison(Tabular):
     """The added judgements of the scores; empty for the benchmark's own."""
     answers: tuple[AnswerCounts | None, ...] = ()
     """How the answers of every system's language models could be used; None without any."""
+    other_data: Mapping[str, str] = field(default_factory=dict)
+    """Tasks whose data is not the published one, and how it differs."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Tasks that only some of the systems have results on, and why they are left out."""
 
@@ -268,8 +286,7 @@ class Comparison(Tabular):
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The verdict on every pair, in the order of `pairs`, corrected over all of them."""
-        count = len(self.pairs)
-        family = SINGLE_TEST if count == 1 else Family(count, f"all {count} pairs compared")
+        family = all_pairs(len(self.systems))
         condensed = self._test(self.condensed) if self.condensed else ()
         return tuple(
             decide(
@@ -342,6 +359,8 @@ class Comparison(Tabular):
             names["judgements"] = str
         if self.answer_notes:
             names |= {"answers_a": str, "answers_b": str}
+        if self.other_data:
+            names["data_note"] = str
         columns = (
             names | table_columns(Difference) | dict.fromkeys(("low", "high", "p_holm"), float)
         )
@@ -352,6 +371,8 @@ class Comparison(Tabular):
                 row = {"a": self.systems[pair.a], "b": self.systems[pair.b], "over": line.task}
                 p_holm = pair.p_holm if difference is pair.by_task else line.p_holm
                 row["judgements"] = self.judgements
+                if self.other_data:
+                    row["data_note"] = self._data_note(line.task)
                 if self.answer_notes:
                     row["answers_a"] = str(self.answers[pair.a] or "")
                     row["answers_b"] = str(self.answers[pair.b] or "")
@@ -360,10 +381,17 @@ class Comparison(Tabular):
                 )
         return make_table(columns, rows)
 
+    def _data_note(self, scope: str) -> str:
+        """Return how the data of a task, or of the tasks of a mean, differs from the published."""
+        if scope in self.tasks:
+            return self.other_data.get(scope, "")
+        return "; ".join(self.other_data.values())
+
     def to_json(self) -> dict[str, Any]:
         """Everything, scores and differences 0 to 1."""
         return {
             "metric": self.metric,
+            **({"data_notes": dict(self.other_data)} if self.other_data else {}),
             **({"judgements": self.judgements} if self.judgements else {}),
             "systems": list(self.systems),
             "left_out": dict(self.left_out),

@@ -14,7 +14,7 @@ from r2med.execution.resources import Warn, log_warning
 from r2med.measure import Scores
 from r2med.measure.metrics import HEADLINE, JUDGED, condense, parse_metric
 from r2med.measure.significance import compare_systems
-from r2med.measure.verdicts import SINGLE_TEST, Family, JudgedCoverage, Verdict, decide
+from r2med.measure.verdicts import JudgedCoverage, Verdict, all_pairs, decide
 from r2med.results.index import folder_size
 from r2med.results.published_data import describe_other_data
 from r2med.results.record import Result, added_judgements
@@ -72,7 +72,8 @@ class Evaluation(Tabular):
         """Compare the best system with every other by the task mean; keys are the others.
 
         Systems without all `tasks` are left out. The result is empty if the queries differ, and for
-        Judged@k, which is not a quality. Holm's correction covers the comparisons with the best.
+        Judged@k, which is not a quality. Holm's correction covers all pairs of these systems, as in
+        a comparison and on the leaderboard.
         """
         columns = {system: self.column(system, metric) for system in self.systems}
         systems = [name for name, column in columns.items() if None not in map(column.get, tasks)]
@@ -90,11 +91,8 @@ class Evaluation(Tabular):
         scores = [np.column_stack([table[metric] for table in row]) for row in aligned]
         means = np.mean([matrix.mean(axis=0) for matrix in scores], axis=0)
         best = int(np.argmax(means))
-        other_indexes = [index for index in range(len(systems)) if index != best]
-        count = len(other_indexes)
-        family = Family(count, f"{count} comparisons with the best") if count > 1 else SINGLE_TEST
-        by_task = dict(zip(tasks, scores, strict=True))
-        compared = compare_systems(by_task, pairs=[(best, index) for index in other_indexes])
+        compared = compare_systems(dict(zip(tasks, scores, strict=True)), best=best)
+        family = all_pairs(len(systems))
         return {
             systems[pair.b]: decide(
                 systems[best],

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from shlex import quote
 from statistics import fmean
 from typing import Any, Literal
 
@@ -17,8 +18,10 @@ from r2med.measure import parse_metric
 from r2med.number_format import format_p_equation
 from r2med.results.compare import compare_selection
 from r2med.results.cost import cost_of
+from r2med.results.published_data import find_other_data, mark_task
 from r2med.results.record import Result
 from r2med.results.select import Selection
+from r2med.tasks.registry import in_suite_order
 
 Relation = Literal["drops by", "drops significantly", "below", "above"]
 
@@ -127,6 +130,7 @@ class Gate:
                 f"--fail-if needs results of both systems on the same tasks. {listed}.\n"
                 "Evaluate the missing systems, or choose the tasks with --task."
             )
+        _require_newest_versions(selection)
         _require_newest_data(selection)
         return [self._check(tasks, selection) for tasks in self._scopes(selection)]
 
@@ -143,6 +147,17 @@ class Gate:
         return [(self.scope,)]
 
     def _check(self, tasks: tuple[str, ...], selection: Selection) -> GateOutcome:
+        outcome = self._decide(tasks, selection)
+        stored = [selection.results(task)[0] for task in tasks]
+        other_data = find_other_data(item for item in stored if isinstance(item, Result))
+        if not other_data:
+            return outcome
+        scope = mark_task(outcome.scope, other_data)
+        if len(tasks) > 1:
+            scope = f"{scope}, not the published data of {', '.join(other_data)}"
+        return replace(outcome, scope=scope, values={**outcome.values, "data_notes": other_data})
+
+    def _decide(self, tasks: tuple[str, ...], selection: Selection) -> GateOutcome:
         scope = tasks[0] if len(tasks) == 1 else f"mean of {len(tasks)} tasks"
         if self.needs_old:
             return self._check_drop(tasks, scope, selection)
@@ -199,6 +214,25 @@ class Gate:
         description = f"{new} {value:.4g} {unit}"
         values = {"new": new, self.quantity: value}
         return GateOutcome(str(self), value > self.limit, scope, description, values)
+
+
+def _require_newest_versions(selection: Selection) -> None:
+    """Refuse systems of which a newer version has results on some of the tasks only.
+
+    A check must not pass with the old weights because the new ones were not evaluated everywhere.
+    """
+    for system in selection.systems:
+        newer = system.newer_version
+        if newer is None:
+            continue
+        measured = ",".join(in_suite_order(sorted(newer.tasks)))
+        lacking = ",".join(task for task in selection.tasks if task not in newer.tasks)
+        command = f"Evaluate it: r2med eval {quote(newer.spec)} --task {quote(lacking)}\n"
+        raise UsageError(
+            f"--fail-if: a newer version of {system.name}, of {newer.created[:19]}, has results on "
+            f"{measured} only.\n"
+            f"{command if lacking else ''}Check it alone with --task {quote(measured)}."
+        )
 
 
 def _require_newest_data(selection: Selection) -> None:

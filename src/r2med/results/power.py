@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import median
@@ -56,6 +56,8 @@ class PowerTable(Tabular):
     pairs: tuple[tuple[str, str], ...]
     rows: tuple[PowerRow, ...]
     power: float = POWER
+    other_data: Mapping[str, str] = field(default_factory=dict)
+    """Tasks whose data is not the published one, and how it differs."""
 
     is_drawn = True
 
@@ -75,6 +77,7 @@ class PowerTable(Tabular):
         return {
             "metric": self.metric,
             "power": self.power,
+            **({"data_notes": dict(self.other_data)} if self.other_data else {}),
             "pairs": [list(pair) for pair in self.pairs],
             "rows": self.to_arrow().to_pylist(),
         }
@@ -89,7 +92,8 @@ def compare_power(comparison: Comparison) -> PowerTable:
     pair = comparison.pairs[0]
     columns = dict(zip(comparison.tasks, comparison.differences(pair), strict=True))
     names = comparison.systems[pair.a], comparison.systems[pair.b]
-    return _power_table(comparison.metric, [names], [columns])
+    table = _power_table(comparison.metric, [names], [columns])
+    return replace(table, other_data=comparison.other_data)
 
 
 def measure_power(
@@ -128,11 +132,13 @@ def measure_power(
     step = max(1, len(every_pair) // _PAIRS)
     pairs = every_pair[::step][:_PAIRS]
     columns = []
+    other_data: dict[str, str] = {}
     for pair in pairs:
         comparison = compare(*pair, task=task, metric=metric, results=on_tasks, tell=tell)
         differences = comparison.differences(comparison.pairs[0])
         columns.append(dict(zip(comparison.tasks, differences, strict=True)))
-    return _power_table(metric, pairs, columns)
+        other_data |= comparison.other_data
+    return replace(_power_table(metric, pairs, columns), other_data=other_data)
 
 
 def _power_table(

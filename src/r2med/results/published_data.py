@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from r2med.results.record import Result
 from r2med.tasks.registry import registered_task
-from r2med.tasks.task import SAMPLE
+from r2med.tasks.task import SAMPLE, Task
 
 #: Follows a task's name wherever its data is not the published one.
 NOT_PUBLISHED = "(not the published data)"
@@ -34,6 +34,24 @@ def _describe(task: str, suite: str | None, data: str, differences: tuple[str, .
     return f"The data differs from the manifest of {entry.name}: {listed}"
 
 
+def describe_task_data(task: Task) -> str | None:
+    """How the data of a loaded registered task differs from the published data; None if not."""
+    if task.suite in (None, SAMPLE):
+        return None
+    return _describe(task.name, task.suite, task.hash, task.differences)
+
+
+def mark_task(name: str, other_data: Container[str]) -> str:
+    """Return the name of a task, marked if it is among those with other data."""
+    return f"{name} {NOT_PUBLISHED}" if name in other_data else name
+
+
+def describe_other_tasks(other_data: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for every task whose data is not the published one."""
+    for task, difference in other_data.items():
+        yield f"{mark_task(task, other_data)}: {difference}."
+
+
 def has_published_data(result: Result) -> bool:
     """Whether the data is the published data of a registered task."""
     return describe_other_data(result) is None
@@ -53,7 +71,4 @@ def name_tasks(results: Iterable[Result]) -> dict[str, str]:
     """What tables call the tasks: their names, marked if their data is not the published one."""
     results = list(results)
     differing = find_other_data(results)
-    return {
-        result.task: f"{result.task} {NOT_PUBLISHED}" if result.task in differing else result.task
-        for result in results
-    }
+    return {result.task: mark_task(result.task, differing) for result in results}

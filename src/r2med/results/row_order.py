@@ -118,8 +118,12 @@ def assign_letters(rows: Sequence[Standing], metric: str, averaging: Averaging) 
     tested = max(groups.values(), key=weight, default=[])
     if len(tested) < 2:
         return list(rows)
-    columns = [rows[row_index].columns(metric) for row_index in tested]
-    tasks = [np.column_stack(task) for task in zip(*columns, strict=True)]
+    tasks = []
+    for task in rows[tested[0]].results:
+        tables = [rows[row_index].results[task].scores_by(metric) for row_index in tested]
+        # The order of the first row's queries: a comparison has it too, and draws the same signs.
+        query_ids = tables[0].query_ids
+        tasks.append(np.column_stack([table.at(query_ids)[metric] for table in tables]))
     upper = np.triu_indices(len(tested), 1)
     p_values = pairwise_p(tasks, averaging, resamples=draws_for(len(upper[0])))
     corrected = np.ones((len(tested), len(tested)))

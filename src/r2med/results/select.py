@@ -92,6 +92,8 @@ class SelectedSystem:
     results: Mapping[str, Result | RunFileResult]
     version: Version | None = None
     """None for a run file."""
+    newer_version: Version | None = None
+    """A newer version of the same name that is not used because it lacks tasks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +338,10 @@ def _select(sides: Sequence[_Side], tasks: tuple[str, ...]) -> Selection:
         name = side.name
         if names.count(name) > 1 and version is not None:
             name = f"{name} ({version.results[0].key})"
-        systems.append(SelectedSystem(name, side.typed_name, system_results, version))
+        newer_version = _find_newer_version(side, version, wanted_tasks)
+        systems.append(
+            SelectedSystem(name, side.typed_name, system_results, version, newer_version)
+        )
     return Selection(tuple(systems), tuple(shared), left_out, tuple(notices))
 
 
@@ -376,6 +381,20 @@ def _explain_left_out(sides: Sequence[_Side], chosen: Sequence[Version | None], 
             suffix = " of the version used" if task in side.tasks else ""
             reasons.append(f"{side.name} has no stored result{suffix} on it")
     return " and ".join(reasons)
+
+
+def _find_newer_version(
+    side: _Side, chosen: Version | None, wanted_tasks: frozenset[str]
+) -> Version | None:
+    """Return the newest version on some of the tasks if it is newer than the chosen one."""
+    if chosen is None:
+        return None
+    newer_versions = [
+        version
+        for version in side.versions
+        if version.tasks & wanted_tasks and version.created > chosen.created
+    ]
+    return max(newer_versions, key=lambda version: version.created, default=None)
 
 
 def _describe_versions(side: _Side, chosen: Version, wanted_tasks: frozenset[str]) -> str:

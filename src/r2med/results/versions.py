@@ -8,7 +8,7 @@ results on a task, those on the published data come first, then the newest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -130,6 +130,27 @@ def group_systems(results: Iterable[Result], tasks: Collection[str]) -> list[Sto
         unique = f"{name}: {spec}" if names[name] > 1 and name != spec else name
         systems.append(StoredSystem(unique, spec, tuple(order_versions(versions, tasks))))
     return systems
+
+
+def name_versions(results: Sequence[Result]) -> dict[str, Version]:
+    """All versions of all systems by unique names, in the order of the results.
+
+    The version to use first has the name of the system; others are named after their settings.
+    """
+    ordered = sort_by_age(results)
+    versions: dict[str, Version] = {}
+    for system in group_systems(ordered, {result.task for result in ordered}):
+        for version in system.versions:
+            name = system.name if version is system.chosen else system.name_version(version)
+            if name in versions:
+                name = f"{name} ({version.key[:8]})"
+            versions[name] = version
+    positions = {id(result): index for index, result in enumerate(results)}
+
+    def find_position(name: str) -> int:
+        return min(positions[id(result)] for result in versions[name].results)
+
+    return {name: versions[name] for name in sorted(versions, key=find_position)}
 
 
 def describe_versions(system: StoredSystem) -> list[str]:

@@ -242,6 +242,32 @@ def unusual_checkpoint(sentence_bert: Path, folder: Path) -> Path:
     return folder
 
 
+def test_an_adapter_is_run_by_its_library_and_its_base_decides_the_identity(
+    sentence_bert: Path, tmp_path: Path
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    peft = pytest.importorskip("peft")
+    base = tmp_path / "base"
+    shutil.copytree(sentence_bert, base)
+    model = library.SentenceTransformer(str(base), device="cpu")
+    model.add_adapter(peft.LoraConfig(task_type="FEATURE_EXTRACTION", target_modules=["query"]))
+    model.save_pretrained(str(tmp_path / "adapter"))
+    on = retriever("dense", checkpoint=tmp_path / "adapter")
+    before = on.identity
+
+    encoded = on.encode(own_task(), "query", sentences())
+    weights = base / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    after = retriever("dense", checkpoint=tmp_path / "adapter").identity
+
+    np.testing.assert_allclose(
+        encoded.matrix()[encoded.distinct], model.encode(sentences()), atol=1e-5
+    )
+    assert after != before
+
+
 def test_a_limit_for_queries_does_not_cut_the_documents_of_the_next_task(
     sentence_bert: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from r2med.explore.parameters import Parameters
 from r2med.explore.render import Axis, Link, plural, points, render
 from r2med.measure.metrics import HEADLINE
 from r2med.measure.verdicts import LOW_COVERAGE, describe_skipped
-from r2med.number_format import format_p_equation, join_words
+from r2med.number_format import format_p_equation, format_percent, join_words
 from r2med.report.table import task_label
 from r2med.results.answers import describe_answers, mark_answers
 from r2med.results.leaderboard import GAIN_TITLES, Leaderboard
@@ -290,15 +290,18 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
     """Who shares a letter with the first row, where tests were made."""
     lettered = [row for row in ranked if row.letters]
     if best.letters and len(lettered) > 1:
-        equals = [r for r in lettered if r is not best and set(r.letters) & set(best.letters)]
+        rivals = [row for row in lettered if row is not best]
+        equals = [row for row in rivals if set(row.letters) & set(best.letters)]
+        correction = f", corrected over all {best.tests} pairs" if best.tests > 1 else ""
         if not equals:
-            return "It is significantly better than every other measured system."
+            p = max(best.corrected_p.get(row.system, 1.0) for row in rivals)
+            most = "" if len(rivals) == 1 else "at most "
+            return _describe_winner(lettered, f"({most}{format_p_equation(p)}{correction})")
         names = join_words(row.name for row in equals)
         if len(equals) > _NAMED:
             names = f"{len(equals)} of {len(lettered) - 1} measured systems"
         p = min(best.corrected_p.get(row.system, 1.0) for row in equals)
         least = "" if len(equals) == 1 else "at least "
-        correction = f", corrected over all {best.tests} pairs" if best.tests > 1 else ""
         certainty = f"({least}{format_p_equation(p)}{correction})"
         return f"It does not differ significantly from {names} {certainty}."
     first = next((row for row in ranked if row.origin == "measured"), None)
@@ -307,6 +310,21 @@ def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
     behind = (best.mean or 0.0) - (first.mean or 0.0)
     measured = f"The best measured here is {first.name}, {points(first.mean)}"
     return f"{measured}: {points(behind)} points behind."
+
+
+def _describe_winner(tested: Sequence[Standing], certainty: str) -> str:
+    """Describe the first row as the best one, with caution where few documents are judged."""
+    unjudged = [row for row in tested if row.judged is not None and row.judged < LOW_COVERAGE]
+    if not unjudged:
+        return f"It is significantly better than every other measured system {certainty}."
+    names = join_words(row.name for row in unjudged)
+    if len(unjudged) > _NAMED:
+        names = f"{len(unjudged)} of {len(tested)} measured systems"
+    return (
+        f"It scores higher than every other measured system on the judged documents {certainty}. "
+        f"Less than {format_percent(LOW_COVERAGE)} of the first 10 documents of {names} are "
+        "judged, so unjudged documents may decide."
+    )
 
 
 def shown_board(board: Leaderboard, view: View) -> Leaderboard:

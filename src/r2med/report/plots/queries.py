@@ -13,6 +13,7 @@ from r2med.report.plots.theme import DEMO, Theme, encode_marks
 from r2med.report.table import task_label
 from r2med.results.compare import Comparison
 from r2med.results.diagnosis.findings import TaskDiagnosis
+from r2med.results.published_data import NOT_PUBLISHED
 
 _GROUPS = 4
 #: Pixels between the marks of two systems at the same overlap.
@@ -32,12 +33,14 @@ def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
     ]
     tasks = [diagnosis for diagnosis in diagnoses if diagnosis.system == systems[0]]
     metric = tasks[0].metric
-    where = tasks[0].task if len(tasks) == 1 else f"{len(tasks)} tasks"
+    where = tasks[0].task_title if len(tasks) == 1 else f"{len(tasks)} tasks"
+    differing = [task.task for task in tasks if task.data_note and len(tasks) > 1]
     alone = f"{systems[0]} on " if len(systems) == 1 else ""
     subtitle = [
         f"{alone}{where}, {sum(len(task.queries) for task in tasks)} queries: one faint mark each",
         "solid marks: means of groups of equal size, with 95 % intervals",
         *([DEMO] if any(task.suite == "demo" for task in tasks) else []),
+        *([f"not the published data of {', '.join(differing)}"] if differing else []),
     ]
     colour, shape = encode_marks("system", systems, theme, systems)
     x = alt.X(
@@ -96,7 +99,8 @@ def wins(comparison: Comparison, theme: Theme) -> Any:
         gains = np.sort([100 * query.gain for query in queries])[::-1]
         won, lost = int((gains > _TIE).sum()), int((gains < -_TIE).sum())
         counts = f"{won} better, {len(gains) - won - lost} equal, {lost} worse"
-        panels.append(f"{task_label(task)}: {counts}; mean {gains.mean():+.1f}")
+        title = f"{task_label(task)} {NOT_PUBLISHED}" if task in comparison.other_data else None
+        panels.append(f"{title or task_label(task)}: {counts}; mean {gains.mean():+.1f}")
         rows += [
             {"panel": panels[-1], "place": index, "difference": gain}
             for index, gain in enumerate(gains.tolist())

@@ -21,6 +21,7 @@ from r2med.results.diagnosis.findings import (
     label_of,
 )
 from r2med.results.diagnosis.lexicon import Lexicon, is_informative
+from r2med.results.published_data import describe_task_data
 from r2med.results.record import Result
 from r2med.results.select import (
     Ranking,
@@ -151,6 +152,7 @@ def diagnose_ranking(
         queries=tuple(findings),
         open=tuple(missing),
         aspects=_measure_aspects(run, task) if only is None else None,
+        data_note=describe_task_data(task) or "",
     )
 
 

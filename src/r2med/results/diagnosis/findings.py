@@ -13,6 +13,7 @@ import pyarrow as pa
 from r2med.measure.aspects import AspectScores
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.diagnosis.causes import CAUSES, PositiveFinding
+from r2med.results.published_data import mark_task
 from r2med.tables import Tabular, make_table, table_columns
 
 Label = Literal["positive", "not relevant", "unjudged"]
@@ -100,6 +101,13 @@ class TaskDiagnosis:
     open: tuple[str, ...]
     aspects: AspectScores | None = None
     """Scores over aspects, if the judgements name them."""
+    data_note: str = ""
+    """How the data differs from the published data of the task; empty if it does not."""
+
+    @property
+    def task_title(self) -> str:
+        """The name of the task, marked if its data is not the published one."""
+        return mark_task(self.task, [self.task] if self.data_note else [])
 
     @property
     def causes(self) -> dict[str, int]:
@@ -129,8 +137,8 @@ class TaskDiagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Everything about the task and its queries."""
-        facts = ["task", "suite", "family", "data", "metric", "depth", "positives", "out_of_reach"]
-        facts += ["holes", "looked_at"]
+        facts = ["task", "suite", "family", "data", "data_note", "metric", "depth", "positives"]
+        facts += ["out_of_reach", "holes", "looked_at"]
         return {
             **{name: getattr(self, name) for name in facts},
             "missed": self.causes,

@@ -96,12 +96,14 @@ class LibraryEncoder:
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint's content, the class that runs it, and the settings of this side."""
+        """The content of the checkpoint and its adapters' bases, the class, and the settings."""
         library = self.library
+        bases = [base.fingerprint() for base in library.checkpoint.adapter_bases()]
         return {
             "library": f"sentence-transformers/{library.class_name}",
             "algorithms": versions("library-encoding"),
             "checkpoint": library.checkpoint.fingerprint(),
+            **({"bases": bases} if bases else {}),
             "dtype": library.dtype,
             "max_length": library.max_length,
             **self.settings,

@@ -22,7 +22,7 @@ from r2med.algorithms import versions
 from r2med.errors import need
 from r2med.execution.resources import Resources
 from r2med.models.batching import Features, Rows, TokenInputs, find_truncated
-from r2med.models.checkpoint import Checkpoint, LocalModel, locate, name_failures
+from r2med.models.checkpoint import ADAPTER_CONFIG, Checkpoint, LocalModel, locate, name_failures
 from r2med.models.encoding import BatchEncoder, Form, Inputs
 from r2med.retrieve.dense.retriever import Settings
 
@@ -268,6 +268,8 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Steps | None:
     if "Normalize" in names[:-1] or settings.attention != "model":
         return None
     backbone, pooling_folder = modules[0][1] or ".", modules[1][1]
+    if checkpoint.file(f"{backbone}/{ADAPTER_CONFIG}").is_file():
+        return None
     transformer = checkpoint.json(f"{backbone}/sentence_bert_config.json") or {}
     pooling_config = checkpoint.json(f"{pooling_folder}/config.json") or {}
     pooling = _read_pooling(pooling_config)
