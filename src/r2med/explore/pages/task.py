@@ -32,6 +32,8 @@ BASELINE = "bm25"
 _BINS = 20
 _EXCERPT = 140
 _BAR, _HEIGHT = 14, 64
+#: Systems in the figure of a card.
+_CARD_DOTS = 200
 
 
 Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
@@ -357,7 +359,7 @@ def _task_card(
         bool(ranked) and not is_stored,
         link("task", task=name),
         len(ranked),
-        ranked[:DETAILED_ROWS],
+        ranked[:_CARD_DOTS],
         dict(ranked[1:]).get(BASELINE),
     )
 
