@@ -18,7 +18,7 @@ from r2med.errors import OfflineError
 
 VARIABLE = "R2MED_OFFLINE"
 #: Switches of libraries that would otherwise try the network first and wait for a timeout.
-#: wandb connects from a process of its own, which the hook does not see.
+#: wandb connects from a separate process, which the hook does not see.
 _LIBRARY_SWITCHES = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",

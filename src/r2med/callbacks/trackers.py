@@ -128,7 +128,8 @@ def _log_to_wandb(
         import wandb
     except ImportError:
         raise _missing_library("wandb") from None
-    known = {name: value for name, value in settings.items() if name in wandb.Settings.model_fields}
+    fields = wandb.Settings.model_fields  # older versions lack some of the settings
+    supported_settings = {name: value for name, value in settings.items() if name in fields}
     run_ids = []
     for run in tracker_runs(results, metrics):
         logged: Any = wandb.init(
@@ -138,7 +139,7 @@ def _log_to_wandb(
             dir=None if folder is None else str(folder),
             mode=mode,
             reinit="finish_previous",
-            settings=wandb.Settings(**known),
+            settings=wandb.Settings(**supported_settings),
         )
         logged.log(run.values)
         logged.finish()

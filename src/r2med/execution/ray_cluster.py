@@ -56,7 +56,7 @@ _SETTINGS = {
 #: Ray's processes wait for each other for 15 s, which cannot be changed. A busy machine may need
 #: longer, and is faster the second time, when the files are in memory.
 _START_ATTEMPTS = 4
-#: Values of RAY_ADDRESS that are no address.
+#: Values of RAY_ADDRESS that are not addresses.
 _RAY_NAMES = ("", "auto", "local")
 #: The names of Ray's sockets may have 107 characters, which a longer temporary folder would exceed.
 _SHORT_FOLDER = Path("/tmp")
@@ -252,8 +252,8 @@ def _close_if_alive(reference: weakref.ref[RayWorkers]) -> None:
 def _check_address(engine: str, address: str | None) -> None:
     """Raise at once if nothing answers at HOST:PORT; Ray itself would retry for minutes.
 
-    Ray connects from compiled code, so offline mode is checked here. The names of Ray stand for a
-    cluster that runs on this machine.
+    Ray connects from compiled code, so this function checks offline mode. Names such as `auto`
+    stand for a cluster on this machine.
     """
     if address not in (None, *_RAY_NAMES):
         check_address(address)

@@ -407,8 +407,10 @@ def _answer(
     zero = f"{plural(lost, 'query scores', 'queries score')} zero"
     if focus:
         return f"{text} {zero}."
-    whom = "every stored system" if len(systems) == stored else f"the best {len(systems)} systems"
-    return f"{text} {zero} under {whom}."
+    described = (
+        "every stored system" if len(systems) == stored else f"the best {len(systems)} systems"
+    )
+    return f"{text} {zero} under {described}."
 
 
 def _count(task: Task) -> Counted:
