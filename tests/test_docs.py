@@ -15,9 +15,12 @@ import pytest
 
 import r2med
 from tests.cli.running import run
+from tests.connections import read_connections, watch_connections
 
 ROOT = Path(__file__).parent.parent
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+#: Seconds after which an example is ended: servers, and evaluations with a language model.
+_EXAMPLE_SECONDS = 8
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,37 +40,27 @@ def commands(block: str) -> str:
     return "\n".join(kept)
 
 
-#: Logs every connection and name lookup that leaves the machine, independently of offline mode.
-WATCH_CONNECTIONS = """
-import sys
+def examples(guide: Path) -> list[str]:
+    """The commands of `sh` blocks, which need data, servers or files that a test lacks."""
+    scripts = re.findall(r"^```sh\n(.*?)^```$", guide.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "".join(scripts).replace("\\\n", " ").splitlines()
+    return [line for line in dict.fromkeys(lines) if line.startswith("r2med ")]
 
-def watch(event, arguments):
-    if event == "socket.connect" and isinstance(arguments[1], tuple):
-        host = arguments[1][0]
-    elif event == "socket.getaddrinfo":
-        host = arguments[0]
-    else:
-        return
-    if host and str(host) != "localhost" and not str(host).startswith(("127.", "::1")):
-        with open({log!r}, "a") as log:
-            print(host, sys.argv, file=log)
 
-sys.addaudithook(watch)
-"""
+def offline_environment(folder: Path) -> dict[str, str]:
+    """Offline mode, and a log of connections in `folder` that does not depend on it."""
+    return {
+        **os.environ,
+        **watch_connections(folder),
+        "BROWSER": "true",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "R2MED_OFFLINE": "1",
+    }
 
 
 @pytest.mark.parametrize("guide", [g for g in GUIDES if blocks(g)], ids=lambda guide: guide.name)
 def test_every_block_of_a_guide_runs_offline(guide: Path, tmp_path: Path) -> None:
-    connections, watching = tmp_path / "connections.log", tmp_path / "watching"
-    watching.mkdir()
-    program = WATCH_CONNECTIONS.format(log=str(connections))
-    (watching / "sitecustomize.py").write_text(program, encoding="utf-8")
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(watching),
-        "R2MED_OFFLINE": "1",
-    }
+    environment = offline_environment(tmp_path)
 
     for language, block in blocks(guide):
         python = [sys.executable, "-c", block]
@@ -81,7 +74,29 @@ def test_every_block_of_a_guide_runs_offline(guide: Path, tmp_path: Path) -> Non
         )
 
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-    assert not connections.exists(), connections.read_text(encoding="utf-8")
+    assert read_connections(tmp_path) == []
+
+
+@pytest.mark.parametrize("guide", [g for g in GUIDES if examples(g)], ids=lambda guide: guide.name)
+def test_no_example_that_needs_data_or_a_server_leaves_the_machine_offline(
+    guide: Path, tmp_path: Path
+) -> None:
+    """Examples in `sh` blocks end with a result or a message, or are ended if they take long."""
+    environment = offline_environment(tmp_path)
+
+    for command in examples(guide):
+        done = subprocess.run(
+            ["timeout", str(_EXAMPLE_SECONDS), "bash", "-c", command],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        outside = [host for host in read_connections(tmp_path) if host not in command]
+
+        assert "Traceback" not in done.stderr, f"{command}\n{done.stderr}"
+        assert outside == [], command
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)

@@ -80,6 +80,7 @@ def test_workers_are_offline_too() -> None:
             f"http://{ELSEWHERE}/v1",
         ),
         ("eval", "bm25", "-t", "demo/biology", "--engine", f"ray={ELSEWHERE}:6379"),
+        ("eval", "bm25", "-t", "demo/biology", "--engine", f"ray=ray://{ELSEWHERE}"),
     ],
 )
 def test_commands_that_need_the_network_end_with_a_message(arguments: tuple[str, ...]) -> None:

@@ -3,7 +3,7 @@
 An audit hook of the interpreter sees each connection, name lookup and datagram of Python code,
 whichever library makes it, and cannot be removed. Worker processes inherit the environment variable
 and install the hook when they import `r2med`. Libraries that connect from compiled code (Ray,
-Milvus) are checked with `check_address` before they are called.
+Milvus, Weights & Biases) are checked with `check_address` before they are called.
 """
 
 from __future__ import annotations
@@ -18,7 +18,15 @@ from r2med.errors import OfflineError
 
 VARIABLE = "R2MED_OFFLINE"
 #: Switches of libraries that would otherwise try the network first and wait for a timeout.
-_LIBRARY_SWITCHES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+#: wandb connects from a separate process, which the hook does not see.
+_LIBRARY_SWITCHES = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "WANDB_MODE": "offline",
+    "WANDB_ERROR_REPORTING": "false",
+}
 _EVENTS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 _LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
 _installed = False
@@ -40,8 +48,7 @@ def apply_environment() -> None:
     global _installed
     if not is_offline():
         return
-    for name in _LIBRARY_SWITCHES:
-        os.environ[name] = "1"
+    os.environ.update(_LIBRARY_SWITCHES)
     if not _installed:
         _installed = True
         sys.addaudithook(_refuse_connections)

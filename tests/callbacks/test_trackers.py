@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,9 @@ import r2med
 from r2med.callbacks import log_to_mlflow, log_to_tensorboard, log_to_wandb
 from r2med.callbacks.exporters import export_model_cards
 from r2med.callbacks.trackers import tracker_runs
+from r2med.errors import OfflineError
 from r2med.results.record import Result
+from tests.connections import read_connections, watch_connections
 from tests.results.storing import ranks, store
 
 METRICS = ("ndcg@10", "recall@100")
@@ -132,3 +137,43 @@ def test_every_version_has_a_model_card_of_its_own(retrained: list[Result], tmp_
     assert len(cards) == 2
     texts = [card.read_text() for card in cards]
     assert ["demo/medqa-diag" in text for text in texts] == [True, False]
+
+
+@pytest.mark.extra("mlflow", "tensorboard", "wandb")
+@pytest.mark.parametrize("tracker", ["mlflow", "tensorboard", "wandb"])
+def test_an_export_to_a_tracker_connects_nowhere_and_names_no_folder(
+    tracker: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "secret-ward"
+    folder.mkdir()
+    bm25 = r2med.evaluate("bm25", "demo/biology")
+    bm25.run.to_trec(folder / "mine.trec")
+    r2med.evaluate(f"run:{folder}/mine.trec", "demo/biology")
+    names = ("MLFLOW", "WANDB")
+    environment = {name: os.environ[name] for name in os.environ if not name.startswith(names)}
+    program = "from r2med.cli import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "results", "export", "--to", tracker, "--out", "out"],
+        env={**environment, **watch_connections(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, read_connections(tmp_path)) == (0, []), done.stderr
+    assert "Traceback" not in done.stderr
+    files = [path for path in Path("out").rglob("*") if path.is_file()]
+    assert files
+    private = [str(Path.cwd()), str(Path.home()), "secret-ward", sys.prefix]
+    for path in files:
+        content = path.read_bytes()
+        assert [words for words in private if words.encode() in content] == [], path
+
+
+def test_results_are_not_sent_to_wandb_in_offline_mode(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("R2MED_OFFLINE", "1")
+
+    with pytest.raises(OfflineError, match="wandb"):
+        log_to_wandb([], mode="online")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -193,3 +194,11 @@ def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:
     assert "--suite" not in nothing.err
     assert "which are in: --suite demo." in elsewhere.err
     assert "stored here" not in run("leaderboard", "--suite", "demo", "--cost").err
+
+
+def test_the_command_that_measures_a_missing_metric_works_in_a_shell() -> None:
+    words = ("--suite", "demo", "--metric", "ndcg(judged_only=True)@10")
+    command = run("leaderboard", *words).out.splitlines()[-1].partition("r2med ")[2]
+
+    assert run(*shlex.split(command)).code == 0
+    assert " bm25 " in run("leaderboard", *words).out

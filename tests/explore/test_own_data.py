@@ -134,3 +134,12 @@ def test_a_difference_that_may_be_chance_is_no_victory(client: TestClient, scope
 
 def _client(folder: str | Path = "r2med-results", tasks: str | None = None) -> TestClient:
     return TestClient(create_app(Library(folder, tasks=tasks)), base_url="http://localhost")
+
+
+def test_a_sample_of_a_task_is_named_as_the_reason_why_its_texts_are_missing() -> None:
+    done = run("eval", "bm25", "--task", "demo/biology", "--sample", "3")
+    assert done.code == 0, done.err
+
+    bundled = run("explore", "--bundle", "site")
+
+    assert "it is a sample of a task" in bundled.err and "--task FOLDER" not in bundled.err

@@ -98,6 +98,20 @@ def test_a_bundle_with_texts_still_names_no_folder(patients: Path) -> None:
     assert any("essential tremor" in page for page in pages.values())
 
 
+def test_an_audit_names_no_folder(patients: Path) -> None:
+    training = patients.parent / "train.jsonl"
+    write_lines(training, [{"text": f"{_PATIENT} number 1, as the ward's letter 7 says"}])
+
+    done = run("audit", str(training), "--task", str(patients), "--out", "audit")
+
+    assert done.code == 0, done.err
+    files = [path for path in Path("audit").iterdir() if path.is_file()]
+    assert any(_PATIENT in path.read_text(encoding="utf-8") for path in files)
+    folders = ["secret-ward", str(Path.cwd()), str(Path.home())]
+    for path in files:
+        _check(path.read_text(encoding="utf-8"), folders, str(path))
+
+
 def test_a_report_holds_the_first_texts_if_asked_for(patients: Path) -> None:
     assert run("report", "--out", "report.html", "--with-texts").code == 0
 

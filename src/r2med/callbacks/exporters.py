@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from r2med.callbacks.hakari import export_hakari
 from r2med.callbacks.model_card import update_model_card
-from r2med.callbacks.trackers import log_to_mlflow, log_to_tensorboard, log_to_wandb
+from r2med.callbacks.trackers import log_to_mlflow, log_to_tensorboard, write_wandb_runs
 from r2med.errors import UsageError, nearest
 from r2med.execution.resources import Warn
 from r2med.plugins import load_plugins
 from r2med.results.export import EXPORTS
 from r2med.results.record import Result
 from r2med.results.versions import name_versions
+from r2med.storage import write_file
 from r2med.tasks.registry import in_suite_order
+
+#: The file in which MLflow describes an experiment or a run.
+_MLFLOW_RECORD = "meta.yaml"
 
 Exporter = Callable[[Sequence[Result], Path, Warn], list[Path]]
 
@@ -38,14 +43,21 @@ def export_model_cards(results: Sequence[Result], out: Path, warn: Warn) -> list
 
 def export_to_mlflow(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
     """MLflow runs in the folder `OUT`, which `mlflow ui --backend-store-uri OUT` shows."""
-    log_to_mlflow(results, tracking_uri=out.resolve().as_uri())
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    earlier = set(out.rglob(_MLFLOW_RECORD))
+    address = out.resolve().as_uri()
+    log_to_mlflow(results, tracking_uri=address)
+    # MLflow records the absolute path of each run's artifacts, of which there are none.
+    for path in sorted(set(out.rglob(_MLFLOW_RECORD)) - earlier):
+        write_file(path, path.read_text(encoding="utf-8").replace(address, "."))
     return [out]
 
 
 def export_to_wandb(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
     """Offline runs of Weights & Biases below `OUT`; `wandb sync` uploads them."""
     out.mkdir(parents=True, exist_ok=True)
-    log_to_wandb(results, folder=out, mode="offline")
+    write_wandb_runs(results, out)
     return sorted((out / "wandb").glob("offline-run-*"))
 
 

@@ -7,7 +7,8 @@ differs from the published data. Two versions of a system are two runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -15,10 +16,23 @@ from typing import Any, Literal
 
 from r2med.errors import MissingError
 from r2med.measure.metrics import HEADLINE
+from r2med.offline import check_address
 from r2med.results.published_data import describe_other_data
 from r2med.results.record import Result
 from r2med.results.versions import name_versions
 from r2med.tasks.registry import in_suite_order
+
+_WANDB_SERVER = "https://api.wandb.ai"
+#: Settings of wandb: store nothing about the machine, the program and its folders, and no console.
+_WITHOUT_MACHINE = {
+    "console": "off",
+    "disable_git": True,
+    "save_code": False,
+    "x_disable_machine_info": True,
+    "x_disable_meta": True,
+    "x_disable_stats": True,
+    "x_save_requirements": False,
+}
 
 
 @dataclass(frozen=True)
@@ -93,11 +107,34 @@ def log_to_wandb(
 
     Raises:
         MissingError: wandb is not installed.
+        OfflineError: The mode is `online`, but r2med is in offline mode.
     """
+    if mode == "online":
+        check_address(os.environ.get("WANDB_BASE_URL", _WANDB_SERVER))
+    return _log_to_wandb(results, metrics, project, folder, mode, {})
+
+
+def write_wandb_runs(results: Sequence[Result], folder: Path) -> None:
+    """Write offline runs that name no path or user of this machine, without any connection."""
+    # Without this, wandb reports its own use even for offline runs.
+    os.environ["WANDB_ERROR_REPORTING"] = "false"
+    _log_to_wandb(results, HEADLINE, "r2med", folder, "offline", _WITHOUT_MACHINE)
+
+
+def _log_to_wandb(
+    results: Sequence[Result],
+    metrics: Sequence[str],
+    project: str,
+    folder: str | Path | None,
+    mode: Literal["online", "offline"] | None,
+    settings: Mapping[str, object],
+) -> list[str]:
     try:
         import wandb
     except ImportError:
         raise _missing_library("wandb") from None
+    fields = wandb.Settings.model_fields  # older versions lack some of the settings
+    supported_settings = {name: value for name, value in settings.items() if name in fields}
     run_ids = []
     for run in tracker_runs(results, metrics):
         logged: Any = wandb.init(
@@ -107,6 +144,7 @@ def log_to_wandb(
             dir=None if folder is None else str(folder),
             mode=mode,
             reinit="finish_previous",
+            settings=wandb.Settings(**supported_settings),
         )
         logged.log(run.values)
         logged.finish()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -156,9 +157,9 @@ def audit(
                 for copy in write_clean_copy(value, write_clean, fields or []):
                     notice(_describe_copy(copy, write_clean))
     if out is not None:
-        page = Page()
-        draw(value, page, limit=1000)
-        texts = (page.to_markdown() + "\n", json.dumps(value.to_json(), indent=1))
+        page, shared = Page(), _hide_folders(value)
+        draw(shared, page, limit=1000)
+        texts = (page.to_markdown() + "\n", json.dumps(shared.to_json(), indent=1))
         for report, text in zip(_REPORTS, texts, strict=True):
             write_file(out / report, text)
     show(value, output_format, limit=limit)
@@ -167,6 +168,24 @@ def audit(
         if output_format == "table":
             echo("\n".join(problems) or f"passed: no task is {fail_if}")
         raise typer.Exit(4 if problems else 0)
+
+
+def _hide_folders(audit: Audit | SelfAudit) -> Audit | SelfAudit:
+    """Name systems and files in a report without their folders on this machine."""
+    from r2med.audit.training import Audit
+    from r2med.explore.sharing import without_folders
+
+    if not isinstance(audit, Audit):
+        return audit
+    effects = tuple(
+        replace(effect, system=without_folders(effect.system), name=without_folders(effect.name))
+        for effect in audit.effects
+    )
+    failed = {
+        without_folders(file): without_folders(problem)
+        for file, problem in audit.scan.failed.items()
+    }
+    return replace(audit, effects=effects, scan=replace(audit.scan, failed=failed))
 
 
 def _find_failures(audit: Audit | SelfAudit, verdict: str) -> Iterator[str]:

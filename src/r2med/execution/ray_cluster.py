@@ -37,6 +37,7 @@ from r2med.execution.workers import (
     divide_cores,
     usable_cores,
 )
+from r2med.offline import check_address
 from r2med.storage import temporary_folder
 
 _Node = TypeVar("_Node")
@@ -55,6 +56,8 @@ _SETTINGS = {
 #: Ray's processes wait for each other for 15 s, which cannot be changed. A busy machine may need
 #: longer, and is faster the second time, when the files are in memory.
 _START_ATTEMPTS = 4
+#: Values of RAY_ADDRESS that are not addresses.
+_RAY_NAMES = ("", "auto", "local")
 #: The names of Ray's sockets may have 107 characters, which a longer temporary folder would exceed.
 _SHORT_FOLDER = Path("/tmp")
 #: Set for a cluster that is started here: Ray listens on the loopback interface only (the first
@@ -247,7 +250,13 @@ def _close_if_alive(reference: weakref.ref[RayWorkers]) -> None:
 
 
 def _check_address(engine: str, address: str | None) -> None:
-    """Raise at once if nothing answers at HOST:PORT; Ray itself would retry for minutes."""
+    """Raise at once if nothing answers at HOST:PORT; Ray itself would retry for minutes.
+
+    Ray connects from compiled code, so this function checks offline mode. Names such as `auto`
+    stand for a cluster on this machine.
+    """
+    if address not in (None, *_RAY_NAMES):
+        check_address(address)
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isdecimal():
         try:

@@ -47,7 +47,7 @@ from r2med.tasks.registry import (
     resolve,
     suites,
 )
-from r2med.tasks.task import Task
+from r2med.tasks.task import SAMPLE, Task
 
 if TYPE_CHECKING:
     from r2med.explore.pages.task import Counted
@@ -378,14 +378,19 @@ class Library:
 
     def task(self, name: str) -> Task:
         """The data of a registered task, or of a folder that is named or that results record."""
-        folder = self._folder(name)
+        folder, stored = self._folder(name), self._current.results
         if not self.has_data(name) and registered_task(name) is None:
+            if any(result.task == name and result.suite == SAMPLE for result in stored):
+                raise MissingError(
+                    f"The texts of {name} are not shown, since it is a sample of a task.\n"
+                    "Evaluate the whole task to see them: leave out --sample."
+                )
             where = f"was in {folder}, which is gone" if folder else "is in no known place"
             raise MissingError(
                 f"The data of {name} {where}.\n"
                 "Name a folder of that name at the start: r2med explore --task FOLDER"
             )
-        hashes = (result.data for result in self._current.results if result.task == name)
+        hashes = (result.data for result in stored if result.task == name)
         return self._tasks.get(
             (name, folder, next(hashes, None)),
             lambda: _trim_memory(load_task(folder or name, name=name, root=self.root)),

@@ -58,7 +58,7 @@ def draw_leaderboard(
         none = f"No published or stored system has {board.metric} here."
         why = "No row meets all of these filters." if board.hidden else none
         task = "FOLDER" if board.suite.name == LOCAL else board.suite.name
-        out.print(f"{why}\nTo measure one: r2med eval bm25 --task {task}")
+        out.print(f"{why}\nTo measure one: r2med eval bm25 --task {task}{board.metrics_option}")
         return
     full_legend = legend or isinstance(out, Page)
     layouts = (

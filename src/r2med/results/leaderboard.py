@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from shlex import quote
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,7 @@ from r2med.errors import UsageError, nearest
 from r2med.execution.resources import Warn, log_warning
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
+from r2med.measure.metrics import HEADLINE
 from r2med.results.cost import Cost
 from r2med.results.index import pause_garbage_collection
 from r2med.results.overlap import StoredAudit, flags_of, stored_audits
@@ -200,6 +202,11 @@ class Leaderboard(Tabular):
             frame.add_details(row, ties=False, root=None) if row.cost is None else row
             for row in rows
         ]
+
+    @property
+    def metrics_option(self) -> str:
+        """The option of `r2med eval` that stores this metric; empty if it is always stored."""
+        return "" if self.metric in HEADLINE else f" --metrics {quote(self.metric)}"
 
     @property
     def gains(self) -> tuple[GainSummary, ...]:

@@ -30,6 +30,8 @@ REQUEST_SECONDS = 20.0
 #: Connections that wait at the socket. The event loop accepts as many at once before it checks
 #: their number, so a larger value could exhaust the open files.
 _BACKLOG = 100
+#: Seconds in which the same error of the event loop is logged once.
+_REPEAT_SECONDS = 30.0
 #: Numbers of malloc.h: the most heaps, and the size from which a block gets separate pages.
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 _log = logging.getLogger("r2med.serve")
@@ -117,12 +119,24 @@ def run_server(app: Starlette, listener: socket.socket, *, browse: str | None = 
 
 
 def report_in_one_line(loop: asyncio.AbstractEventLoop) -> None:
-    """Log errors of the event loop, such as too many open files, without a traceback."""
+    """Log errors of the event loop, such as too many open files, without a traceback.
+
+    The event loop of Python 3.11 reports an error for each connection that it cannot accept, so a
+    line is not repeated within `_REPEAT_SECONDS`.
+    """
+    logged_at: dict[str, float] = {}
 
     def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         reason = f": {type(error).__name__}: {error}" if error else ""
-        _log.error("%s", " ".join(f"{context.get('message', '')}{reason}".split())[:500])
+        line = " ".join(f"{context.get('message', '')}{reason}".split())[:500]
+        now = loop.time()
+        for earlier, logged in list(logged_at.items()):
+            if now - logged > _REPEAT_SECONDS:
+                del logged_at[earlier]
+        if line not in logged_at:
+            logged_at[line] = now
+            _log.error("%s", line)
 
     loop.set_exception_handler(report)
 

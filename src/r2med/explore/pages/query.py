@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from r2med.errors import MissingError, nearest
-from r2med.explore.library import Snapshot, check_systems
+from r2med.explore.library import DETAILED_ROWS, Snapshot, check_systems
 from r2med.explore.render import Link, plural, points, render
 from r2med.report.query_page import STOPS, VERBS, evidence
 from r2med.report.table import snippet, task_label
@@ -84,10 +84,12 @@ class QueryData:
         self.chosen = {system: self.stored[system] for system in self.systems}
         self.data, self.missing = self.snapshot.data_of(self.task, self.chosen)
         self.texts = self.data if not self.missing else None
+        self.compared = self._choose_compared()
         chosen_scores, everyone = (
-            query_scores(list(entry.values()), self.metric) for entry in (self.chosen, self.stored)
+            query_scores(list(results.values()), self.metric)
+            for results in (self.chosen, self.compared)
         )
-        # Difficulty and disagreement count over all stored systems, unless one is chosen alone.
+        # Difficulty and disagreement count over all these systems, unless one is chosen alone.
         shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
         sort_key = ORDERS[self.order][1]
         ids = [
@@ -102,9 +104,9 @@ class QueryData:
             )
         index = ids.index(self.query_id)
         self.scores = _scores_of(self.query_id, chosen_scores, len(self.chosen))
-        all_scores = _scores_of(self.query_id, everyone, len(self.stored))
-        self.others = dict(zip(self.stored, all_scores, strict=True))
-        """The score of every stored system on this query; None if it has no score."""
+        all_scores = _scores_of(self.query_id, everyone, len(self.compared))
+        self.others = dict(zip(self.compared, all_scores, strict=True))
+        """The score of every compared system on this query; None if it has no score."""
         self.position, self.total = index + 1, len(ids)
         self.previous = ids[index - 1] if index else None
         self.next = ids[index + 1] if index + 1 < len(ids) else None
@@ -115,6 +117,13 @@ class QueryData:
         self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
         self.scene = self.snapshot.library.scene(self.data) if self.data else None
         self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
+
+    def _choose_compared(self) -> dict[str, Result]:
+        """The best stored systems, as many as a page can show, the chosen ones and their parts."""
+        parts = {str(part) for system in self.chosen for part in members_of(parse(system))}
+        best = set(list(self.stored)[:DETAILED_ROWS])
+        needed = best | parts | self.chosen.keys()
+        return {system: result for system, result in self.stored.items() if system in needed}
 
     @property
     def origin(self) -> Hashable:

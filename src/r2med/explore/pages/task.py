@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from r2med.explore.library import Snapshot
+from r2med.explore.library import DETAILED_ROWS, Snapshot
 from r2med.explore.render import Axis, Bar, Link, plural, points, render
 from r2med.measure.intervals import mean_interval
 from r2med.paths import slug
@@ -32,6 +32,8 @@ BASELINE = "bm25"
 _BINS = 20
 _EXCERPT = 140
 _BAR, _HEIGHT = 14, 64
+#: Systems in the figure of a card.
+_CARD_DOTS = 200
 
 
 Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
@@ -55,7 +57,7 @@ class QueryRow:
     query_id: str
     text: str
     score: float
-    """The mean over the stored systems, or the score of the chosen one."""
+    """The mean over the systems on the page, or the score of the chosen one."""
     dots: Sequence[tuple[str, float]]
     """By system its score, the best system first."""
     cause: str | None
@@ -114,10 +116,11 @@ def task_page(
     """
     entry, results = registered_task(name), snapshot.of_task(name, metric)
     task, missing = snapshot.data_of(name, results)
-    systems = sorted(results.values(), key=lambda result: (-result.metrics[metric], result.system))
+    ranked = sorted(results.values(), key=lambda result: (-result.metrics[metric], result.system))
+    focus = system if system in results else None
+    systems = _choose_systems(ranked, focus)
     by_system = {result.system: result.scores[metric] for result in systems}
     queries = query_scores(systems, metric)
-    focus = system if system in results else None
     diagnosis = _diagnosis(snapshot, task, results, focus or next(iter(by_system), None))
     rows = _query_rows(snapshot, systems, queries, focus, diagnosis, task if not missing else None)
     chosen_rows = _choose_rows(rows, sort, cause, find)
@@ -140,8 +143,9 @@ def task_page(
         notices=snapshot.version_notices(results.values()),
         prose=prose_of(entry),
         metric=metric,
-        answer=_answer(name, metric, snapshot.names, systems, rows, count, focus),
+        answer=_answer(name, metric, snapshot.names, systems, rows, count, focus, len(ranked)),
         systems=systems,
+        stored=len(ranked),
         intervals={name: mean_interval(scores) for name, scores in by_system.items()},
         bins={
             name: _histogram(scores, (0.0, 1.0), 24, nouns, span, 100)
@@ -170,6 +174,15 @@ def task_page(
         height=_HEIGHT,
         width=_BAR * _BINS,
     )
+
+
+def _choose_systems(ranked: Sequence[Result], focus: str | None) -> list[Result]:
+    """The best systems, as many as a page can show, and the one in focus."""
+    return [
+        result
+        for rank, result in enumerate(ranked)
+        if rank < DETAILED_ROWS or result.system == focus
+    ]
 
 
 def _diagnosis(
@@ -252,8 +265,11 @@ class TaskCard:
     score: float | None
     is_published: bool
     address: str | None
+    systems: int
+    """How many systems have a score."""
     dots: Sequence[tuple[str, float]]
-    """By system its score, the best first; those of published figures if nothing is stored."""
+    """By system its score, the best ones only, the best first; those of published figures if
+    nothing is stored."""
     baseline: float | None
     """The score of bm25 among them; None if it is the best itself or has no score."""
 
@@ -342,7 +358,8 @@ def _task_card(
         score,
         bool(ranked) and not is_stored,
         link("task", task=name),
-        ranked,
+        len(ranked),
+        ranked[:_CARD_DOTS],
         dict(ranked[1:]).get(BASELINE),
     )
 
@@ -369,6 +386,7 @@ def _answer(
     rows: Sequence[QueryRow],
     count: int,
     focus: str | None,
+    stored: int,
 ) -> str:
     """Describe the task for one system or for all, in a sentence with a number."""
     if not systems:
@@ -387,7 +405,12 @@ def _answer(
     if not lost:
         return text
     zero = f"{plural(lost, 'query scores', 'queries score')} zero"
-    return f"{text} {zero}{'' if focus else ' under every stored system'}."
+    if focus:
+        return f"{text} {zero}."
+    described = (
+        "every stored system" if len(systems) == stored else f"the best {len(systems)} systems"
+    )
+    return f"{text} {zero} under {described}."
 
 
 def _count(task: Task) -> Counted:

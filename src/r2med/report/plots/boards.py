@@ -62,6 +62,7 @@ def _rows_with(
         raise MissingError(
             f"No system of the {board.suite.name} suite has {board.metric} on all the tasks and "
             f"{requirement}.\nRun some first: r2med eval bm25 bm25-lucene --task {quote(tasks)}"
+            f"{board.metrics_option}"
         )
     return rows
 
