@@ -70,7 +70,10 @@ def test_wandb_stores_offline_runs_with_the_values(
 ) -> None:
     monkeypatch.setenv("WANDB_SILENT", "true")
 
+    import wandb
+
     run_ids = log_to_wandb(results, metrics=METRICS, folder=tmp_path, mode="offline")
+    wandb.teardown()  # its service writes the last records of a run after `finish` returns
 
     folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
     assert len(run_ids) == len(folders) == 2
