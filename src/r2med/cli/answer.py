@@ -433,15 +433,21 @@ def _grade(
 def _show_outcome(
     sets: Sequence[AnswerSet], systems: Sequence[str], output_format: FormatName
 ) -> None:
-    """Print the scores of new answers, or why they cannot be scored yet."""
+    """Print the scores of new answers, and for other tasks why they cannot be scored yet."""
     from r2med.answer.reporting import report_answers
 
-    name, tasks = sets[0].name, ",".join(answers.description.task for answers in sets)
-    try:
-        report = report_answers(sets, systems=systems)
-    except DataError as problem:
-        notice(f"the answers are stored, but not scored: {problem}")
+    scored = []
+    for answers in sets:
+        try:
+            report_answers([answers], systems=systems)
+        except DataError as problem:
+            notice(f"the answers are stored, but not scored: {problem}")
+        else:
+            scored.append(answers)
+    if not scored:
         return
+    name, tasks = sets[0].name, ",".join(answers.description.task for answers in scored)
+    report = report_answers(scored, systems=systems)
     if output_format == "table":
         show(report, output_format, brief=True)
         notice(f"next: r2med answer report {name} --task {tasks}")

@@ -47,8 +47,10 @@ def plot(
     metric: options.Metric = options.METRIC,
     top: options.Top = None,
     spent: Annotated[
-        Literal["seconds", "tokens", "money"] | None,
-        options.option(help="Unit of cost: seconds, tokens or money."),
+        Literal["seconds", "tokens", "money", "parameters"] | None,
+        options.option(
+            help="Unit of cost: seconds (latency), tokens, money, or active parameters."
+        ),
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
@@ -89,7 +91,8 @@ def plot(
             from r2med.results.frontier import describe_dominated
 
             unit = spent or "seconds"
-            if sentence := describe_dominated(boards.cost_points(board, unit), unit):
+            points = boards.cost_points(board, unit)
+            if sentence := describe_dominated(points, boards.COST_AXES[unit].unit):
                 notice(sentence)
     write_file(file, picture(chart, look, file.suffix.lower(), for_paper=paper))
     echo(f"wrote {file}")

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
+#: Systems below one system of the frontier that a sentence names.
+_MOST_NAMED = 5
+
+
 @dataclass(frozen=True)
 class CostPoint:
     """The cost and the mean score of one system."""
@@ -44,9 +48,17 @@ def find_dominated(points: Sequence[CostPoint]) -> list[Dominated]:
 
 
 def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
-    """Say in a sentence which systems are below the frontier; empty if none is."""
-    parts = []
-    for dominated in find_dominated(points):
-        better = f"{dominated.better.system} scores at least as high with no more {unit}"
-        parts.append(f"{dominated.point.system} ({better})")
-    return f"Below the frontier: {', '.join(parts)}." if parts else ""
+    """Say in a sentence which systems are below the frontier, and below which one; empty if none is."""
+    below: dict[str, list[str]] = {}
+    for found in sorted(find_dominated(points), key=lambda found: -found.point.mean):
+        below.setdefault(found.better.system, []).append(found.point.system)
+    parts = [
+        f"{_list_names(names)} ({better} scores at least as high for no more {unit})"
+        for better, names in below.items()
+    ]
+    return f"Below the frontier: {'; '.join(parts)}." if parts else ""
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
