@@ -27,9 +27,7 @@ def plot(
     context: typer.Context,
     figure: Annotated[
         Literal["heatmap", "means", "cost", "dates", "body-systems", "overlap", "wins", "history"],
-        typer.Argument(
-            help="heatmap, means, cost, dates, body-systems, overlap, wins or history."
-        ),
+        typer.Argument(help="heatmap, means, cost, dates, body-systems, overlap, wins or history."),
     ],
     file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
     systems: options.AnySystems = None,
@@ -112,7 +110,9 @@ def _body_systems(board: Leaderboard, top: int, root: Path | None, theme: Theme)
     from r2med.results.body_systems import score_board_by_body_system
 
     scores = score_board_by_body_system(board, top=top, root=root)
-    return body_system_strip(scores, f"{board.suite.title}: {board.metric} × 100 by body system", theme)
+    return body_system_strip(
+        scores, f"{board.suite.title}: {board.metric} × 100 by body system", theme
+    )
 
 
 def _hide_folders(row: Standing) -> Standing:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-
 #: Systems below one system of the frontier that a sentence names.
 _MOST_NAMED = 5
 
@@ -48,7 +47,7 @@ def find_dominated(points: Sequence[CostPoint]) -> list[Dominated]:
 
 
 def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
-    """Say in a sentence which systems are below the frontier, and below which one; empty if none is."""
+    """Say in a sentence which systems are below the frontier and why; empty if none is."""
     below: dict[str, list[str]] = {}
     for found in sorted(find_dominated(points), key=lambda found: -found.point.mean):
         below.setdefault(found.better.system, []).append(found.point.system)
