@@ -49,8 +49,8 @@ def find_dominated(points: Sequence[CostPoint]) -> list[Dominated]:
 def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
     """Say in a sentence which systems are below the frontier and why; empty if none is."""
     below: dict[str, list[str]] = {}
-    for found in sorted(find_dominated(points), key=lambda found: -found.point.mean):
-        below.setdefault(found.better.system, []).append(found.point.system)
+    for dominated in sorted(find_dominated(points), key=lambda row: -row.point.mean):
+        below.setdefault(dominated.better.system, []).append(dominated.point.system)
     parts = [
         f"{_list_names(names)} ({better} scores at least as high for no more {unit})"
         for better, names in below.items()

@@ -46,5 +46,5 @@ def _size(unit: Unit, entry: Entry | None) -> float | None:
 
 
 def _sum_if_known(sizes: Sequence[float | None]) -> float | None:
-    known = [size for size in sizes if size is not None]
-    return fsum(known) if len(known) == len(sizes) else None
+    known_sizes = [size for size in sizes if size is not None]
+    return fsum(known_sizes) if len(known_sizes) == len(sizes) else None

@@ -261,7 +261,7 @@ def test_names_leave_the_areas_of_lines_free() -> None:
     beside = [(290.0, 250.0), (310.0, 190.0), (150.0, 310.0)]
     texts = [f"system number {index}" for index in range(6)]
 
-    labels = place_labels([*corners, *beside], range(6), texts, above=3, taken=lines)
+    labels = place_labels([*corners, *beside], range(6), texts, above=3, obstacles=lines)
 
     assert lines[0] == (100.0, 299.0, 300.0, 301.0) and lines[1] == (299.0, 200.0, 301.0, 300.0)
     for position, label, text in zip([*corners, *beside], labels, texts, strict=True):

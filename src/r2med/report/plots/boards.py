@@ -41,7 +41,7 @@ class CostAxis:
     """The unit in sentences."""
     title: str
     requirement: str
-    """What a system needs to be shown, for the error if none has it."""
+    """The requirement for a system to be shown, for the error if none meets it."""
     least: float
     """Smaller costs are drawn here, because a log scale has no 0."""
     notes: tuple[str, ...]
@@ -69,7 +69,7 @@ COST_AXES: Mapping[Spent, CostAxis] = {
         "models of known size",
         1e-3,
         (
-            "dashed: best mean with so many active parameters or fewer",
+            "dashed: best mean with this many active parameters or fewer",
             "word matching has none and is drawn at the left",
         ),
     ),
@@ -251,12 +251,12 @@ def cost(board: Leaderboard, theme: Theme, *, by: Spent = "seconds") -> Any:
     notes = list(axis.notes)
     counted = points
     if by != "parameters":  # the size of a model is known even if its generations are given
-        is_given = [_has_given_generations(row) for row in rows]
-        counted = [point for point, given in zip(points, is_given, strict=True) if not given]
-        if any(is_given):
+        reads_file = [_has_given_generations(row) for row in rows]
+        counted = [point for point, is_free in zip(points, reads_file, strict=True) if not is_free]
+        if any(reads_file):
             notes.append("† generations were read from a file, so their cost is not counted")
-        for point, given in zip(points, is_given, strict=True):
-            point["system"] += " †" if given else ""
+        for point, is_free in zip(points, reads_file, strict=True):
+            point["system"] += " †" if is_free else ""
     ranked = sum(row.mean is not None for row in board.rows)
     if by == "parameters" and len(rows) < ranked:
         notes.append(f"{len(rows)} of {ranked} systems; the size of the others is not known")
@@ -327,7 +327,7 @@ def _label_points(
     indices = [points.index(point) for point in chosen]
     texts = [str(points[index]["system"]) for index in indices]
     line = line_boxes([positions[points.index(point)] for point in best])
-    labels = place_labels(positions, indices, texts, above=len(best), taken=line)
+    labels = place_labels(positions, indices, texts, above=len(best), obstacles=line)
     return list(zip(chosen, labels, strict=True))
 
 
@@ -341,7 +341,7 @@ def _has_given_generations(row: Standing) -> bool:
 
 
 def _spent(row: Standing, by: Spent) -> float | None:
-    """The cost of one query; None where it is not known."""
+    """The cost of one query; None if it is unknown."""
     if by == "parameters":
         return count_active_parameters(row.system)
     if row.cost is None or not row.cost.queries:

@@ -49,7 +49,7 @@ def place_labels(
     texts: Sequence[str],
     *,
     above: int,
-    taken: Sequence[Box] = (),
+    obstacles: Sequence[Box] = (),
 ) -> list[Label | None]:
     """Return the label of each named point; None where every position would cover something.
 
@@ -58,10 +58,10 @@ def place_labels(
         indices: The points that get a name.
         texts: Their names.
         above: How many of them, the first ones, are on the line of the best and named above it.
-        taken: Other areas that no name may cover.
+        obstacles: Other areas that no name may cover.
     """
     covered = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in positions]
-    covered += taken
+    covered += obstacles
     labels: list[Label | None] = []
     for order, (index, text) in enumerate(zip(indices, texts, strict=True)):
         candidates = _ABOVE if order < above else _BELOW
