@@ -159,6 +159,9 @@ def test_the_figure_shows_systems_between_floor_and_ceiling(server: LLMServer) -
     for expected in ("closed-book (floor) 0", "recall@3 × 100 of the query", *SYSTEMS):
         assert expected in texts
     assert any(text.startswith("oracle (ceiling) ") for text in texts)
+    paper = run("answer", "plot", NAME, *TASK, "--paper", "--out", "paper.svg")
+    assert "Caption: Answers of scripted against retrieval" in paper.out
+    assert "Answers of scripted" not in Path("paper.svg").read_text()
     assert wrong.code == 2 and "--measure 'map@10' was not stored" in wrong.err
 
 
