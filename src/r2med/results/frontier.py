@@ -52,7 +52,7 @@ def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
     for dominated in sorted(find_dominated(points), key=lambda row: -row.point.mean):
         below.setdefault(dominated.better.system, []).append(dominated.point.system)
     parts = [
-        f"{_list_names(names)} ({better} scores at least as high for no more {unit})"
+        f"{_list_names(names)} ({better} scores at least as high with no more {unit})"
         for better, names in below.items()
     ]
     return f"Below the frontier: {'; '.join(parts)}." if parts else ""

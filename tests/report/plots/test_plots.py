@@ -251,7 +251,7 @@ def test_published_systems_are_drawn_against_active_parameters(tmp_path: Path) -
     assert "active parameters of all stages, in billions, log scale" in words
     assert any("the size of the others is not known" in line for line in words)
     assert "bm25" in words
-    assert re.search(r"Below the frontier: .* for no more active parameters\)", done.err)
+    assert re.search(r"Below the frontier: .* with no more active parameters\)", done.err)
     assert elsewhere.code == 1 and "seconds recorded" in elsewhere.err
 
 
