@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ def test_a_system_without_all_tasks_has_no_mean(tmp_path: Path) -> None:
     table = score_intervals(results)
 
     assert [score.system for score in table.scores if score.task is None] == ["bm25"]
+
+
+def test_other_data_than_the_published_one_is_named(tmp_path: Path) -> None:
+    result = r2med.evaluate("bm25", "demo/biology", results=tmp_path)
+    summary = replace(result.summary, differences=("documents 50 instead of 60",))
+
+    table = score_intervals([replace(result, summary=summary)])
+
+    assert "demo/biology (not the published data)" in str(table)
+    assert "documents 50 instead of 60" in table.to_json()["data_notes"]["demo/biology"]
 
 
 def test_suites_are_not_averaged_together(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from r2med.number_format import format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import Cell, Column, Grid, Paper, SystemName, task_label
+from r2med.results.published_data import describe_other_tasks
 from r2med.results.score_intervals import ScoreIntervals, ScoreWithInterval
 
 _DEMO = " · demo suite, not comparable with published figures"
@@ -31,6 +32,8 @@ def draw_score_intervals(value: ScoreIntervals, out: Paper) -> None:
     label = _DEMO if value.suite == "demo" else ""
     title = f"{value.metric} × 100 with intervals{label}"
     out.print(Grid(columns, rows, ends=ends, title=title, caption=_CAPTION))
+    for note in describe_other_tasks(value.other_data):
+        out.print(note, style="yellow")
 
 
 def _format_score(score: ScoreWithInterval) -> str:

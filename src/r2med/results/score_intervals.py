@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow as pa
 from r2med.errors import UsageError
 from r2med.measure.intervals import Interval, pooled_interval
 from r2med.results.evaluation import Evaluation
+from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
 from r2med.tables import Tabular, make_table
 
@@ -37,6 +38,8 @@ class ScoreIntervals(Tabular):
     systems: tuple[str, ...]
     scores: tuple[ScoreWithInterval, ...]
     """By task in the order of `tasks`, then the means; systems in the order of `systems`."""
+    other_data: Mapping[str, str] = field(default_factory=dict)
+    """Tasks whose data is not the published one, and how it differs."""
 
     is_drawn = True
 
@@ -51,7 +54,9 @@ class ScoreIntervals(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Everything; scores are 0 to 1."""
-        return {"metric": self.metric, "suite": self.suite, "scores": self.to_arrow().to_pylist()}
+        facts = {"metric": self.metric, "suite": self.suite}
+        notes = {"data_notes": dict(self.other_data)} if self.other_data else {}
+        return {**facts, **notes, "scores": self.to_arrow().to_pylist()}
 
 
 def score_intervals(results: Sequence[Result], metric: str = "ndcg@10") -> ScoreIntervals:
@@ -86,4 +91,11 @@ def score_intervals(results: Sequence[Result], metric: str = "ndcg@10") -> Score
                         interval=pooled_interval(values),
                     )
                 )
-    return ScoreIntervals(metric, suites.pop(), tuple(tasks), tuple(systems), tuple(scores))
+    return ScoreIntervals(
+        metric,
+        suites.pop(),
+        tuple(tasks),
+        tuple(systems),
+        tuple(scores),
+        find_other_data(results),
+    )
