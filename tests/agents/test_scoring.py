@@ -81,7 +81,15 @@ def test_every_score_has_its_value(task: Task, traces: list[AgentTrace]) -> None
 
 def test_means_have_intervals_that_hold_them(task: Task, traces: list[AgentTrace]) -> None:
     for mean in summary(task, *traces).means.values():
+        assert mean.interval is not None
         assert mean.interval.low <= mean.value <= mean.interval.high
+
+
+def test_counts_that_do_not_vary_have_no_interval(task: Task, traces: list[AgentTrace]) -> None:
+    alone = summary(task, traces[0]).means
+
+    assert alone["searches"].interval is None and alone["tokens"].interval is None
+    assert alone["recall"].interval is not None  # a share has bounds, so one query says something
 
 
 def test_samples_of_a_query_count_as_one(task: Task, traces: list[AgentTrace]) -> None:

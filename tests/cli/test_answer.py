@@ -147,6 +147,45 @@ def test_a_killed_run_resumes_without_asking_twice(server: LLMServer) -> None:
     assert sum(r["answers"] for r in json.loads(resumed.out)["tasks"][0]["conditions"]) == ANSWERS
 
 
+def test_the_figure_shows_systems_between_floor_and_ceiling(server: LLMServer) -> None:
+    pytest.importorskip("vl_convert")
+    answer(server)
+
+    done = run("answer", "plot", NAME, *TASK, "--measure", "recall@3", "--out", "answers.svg")
+    wrong = run("answer", "plot", NAME, *TASK, "--measure", "map@10", "--out", "x.svg")
+
+    assert done.code == 0, done.err
+    texts = re.findall(r">([^<>]+)</(?:text|tspan)>", Path("answers.svg").read_text())
+    for expected in ("closed-book (floor) 0", "recall@3 × 100 of the query", *SYSTEMS):
+        assert expected in texts
+    assert any(text.startswith("oracle (ceiling) ") for text in texts)
+    paper = run("answer", "plot", NAME, *TASK, "--paper", "--out", "paper.svg")
+    assert "Caption: Answers of scripted against retrieval" in paper.out
+    assert "Answers of scripted" not in Path("paper.svg").read_text()
+    assert wrong.code == 2 and "--measure 'map@10' was not stored" in wrong.err
+
+
+def test_a_task_that_cannot_be_scored_yet_does_not_hide_the_others(
+    server: LLMServer, tmp_path: Path
+) -> None:
+    folder = tmp_path / "essays"
+    folder.mkdir()
+    query = {"id": "1", "text": "why do ducks float", "answer": "because " * 11}
+    (folder / "corpus.jsonl").write_text('{"id": "a", "text": "ducks"}\n{"id": "b", "text": "c"}\n')
+    (folder / "query.jsonl").write_text(json.dumps(query))
+    (folder / "qrels.jsonl").write_text('{"q_id": "1", "p_id": "a", "score": 1}\n')
+    assert run("eval", *SYSTEMS, "--task", str(folder)).code == 0
+    reader = server.reply
+    server.reply = lambda body: "Answer: oil" if "ducks float" in str(body) else reader(body)
+    options = ("--llm", "scripted", "--k", "3", "--llm-url", server.url)
+
+    asked = run("answer", *SYSTEMS, "--task", "essays,demo/medqa-diag", *options)
+
+    assert asked.code == 0, asked.err
+    assert "scripted-k3 on essays: no answer can be scored" in " ".join(asked.err.split())
+    assert f"demo/medqa-diag: {QUERIES} queries" in asked.out
+
+
 def test_bad_input_is_explained(server: LLMServer) -> None:
     assert "is not known" in answer(server, "--conditions", "closed").err
     assert "no answer set 'nothing'" in run("answer", "report", "nothing", *TASK).err

@@ -23,3 +23,12 @@ def test_a_system_has_the_works_that_print_it() -> None:
 
     assert "work-r2med" in done.out
     assert len(re.findall("@misc", done.out)) < 2 + len(works())
+
+
+def test_other_suites_are_cited_beside_the_benchmark_and_not_as_its_paper() -> None:
+    for task, title in (("demo", "The demo suite of r2med"), ("nano", "NanoR2MED")):
+        entries = run("cite", "bm25", "--task", task).out.split("\n\n")
+
+        with_paper = [entry for entry in entries if "eprint = {2505.14558}" in entry]
+        assert len(with_paper) == 1 and "R2MED: A Benchmark" in with_paper[0]
+        assert any(title in entry for entry in entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from statistics import variance
 from typing import Any
 
 import pytest
@@ -97,6 +98,25 @@ def test_systems_without_generations_are_still_compared_by_overlap() -> None:
     assert study.naming == ()
     assert len(study.quarters) == 4
     assert any("no stored generations" in notice for notice in study.notices)
+
+
+def test_samples_that_are_searched_one_by_one_have_scores_and_a_variance() -> None:
+    system = "hyde:some-model[combine=fuse,n=3] | bm25"
+    with running_llm_server() as server:
+        server.reply = lambda body: ("anaemia", "jaundice", "a cough")[body["seed"] % 3]
+        with Resources(RunOptions(llm_url=server.url)) as resources:
+            fused, _ = evaluate_all([system, "bm25"], TASK, resources=resources)
+
+    study = study_reasoning(system, "bm25", task=TASK)
+
+    [samples] = study.samples
+    stored = fused.record.samples
+    assert stored is not None
+    assert samples.scores == tuple(row["ndcg@10"] for row in stored.metrics)
+    assert samples.variance == pytest.approx(variance(samples.scores))
+    assert (samples.system, samples.task) == (system, TASK)
+    printed = run("compare", system, "bm25", "--task", TASK, "--reasoning")
+    assert "samples alone" in printed.out and f"{100 * samples.scores[0]:.2f}" in printed.out
 
 
 def test_three_systems_are_refused() -> None:

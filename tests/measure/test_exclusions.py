@@ -85,3 +85,44 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
 
     with pytest.raises(DataError, match="line 2"):
         read_exclusions(path)
+
+
+@pytest.mark.extra("test")
+def test_scores_equal_those_of_the_procedure_of_bright(tmp_path: Path) -> None:
+    """BRIGHT removes excluded ids from the scores of a query and then calls pytrec_eval."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    scores = {
+        "1": {"own-post": 9.0, "a": 8.0, "b": 7.0, "c": 1.0},
+        "2": {"b": 5.0, "a": 4.0, "c": 3.0},
+        "3": {"other": 2.0, "c": 1.5, "b": 1.0},
+    }
+    judged = {"1": {"b": 1, "c": 1}, "2": {"a": 1}, "3": {"c": 1, "b": 1}}
+    excluded = {"1": ["own-post"], "2": ["N/A"], "3": ["other", "absent"]}
+    expected_run = {query: dict(documents) for query, documents in scores.items()}
+    for query, documents in excluded.items():
+        for document in set(documents):
+            if document != "N/A":
+                expected_run[query].pop(document, None)
+    evaluator = pytrec_eval.RelevanceEvaluator(judged, {"ndcg_cut.10", "recall.2"})
+    expected = evaluator.evaluate(expected_run)
+    run_file, judgements, listed = (tmp_path / n for n in ("r.trec", "q.txt", "e.jsonl"))
+    run_file.write_text(
+        "".join(
+            f"{query} Q0 {document} {rank} {score} r\n"
+            for query, documents in scores.items()
+            for rank, (document, score) in enumerate(documents.items(), start=1)
+        )
+    )
+    judgements.write_text(
+        "".join(f"{q} 0 {d} {score}\n" for q, row in judged.items() for d, score in row.items())
+    )
+    rows = [{"id": query, "excluded_ids": documents} for query, documents in excluded.items()]
+    listed.write_text("\n".join(map(json.dumps, rows)))
+
+    measured = score_run_file(
+        run_file, judgements, ["ndcg@10", "recall@2"], exclusions=read_exclusions(listed)
+    ).scores
+
+    for name, oracle in (("ndcg@10", "ndcg_cut_10"), ("recall@2", "recall_2")):
+        by_query = {query: row[oracle] for query, row in expected.items()}
+        assert measured.by_query(name) == pytest.approx(by_query)

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 import r2med
+from r2med import RunOptions
 from r2med.errors import DamagedError, DataError
 from r2med.results.pack import MANIFEST, pack_results, verify_archive
 from tests.cli.running import run
+from tests.llm_server import running_llm_server
 
 TASK = "demo/biology"
+SYSTEMS = ("hyde:some-model | bm25", "bm25 | pointwise:some-model@2")
 
 
 @pytest.fixture
@@ -93,3 +96,39 @@ def test_any_other_file_is_not_an_archive(tmp_path: Path) -> None:
     for name in ("notes.txt", "absent.zip"):
         with pytest.raises(DataError, match="archive"):
             verify_archive(tmp_path / name)
+
+
+def prompts_in(path: Path) -> dict[str, bytes]:
+    """By hash and name the prompts of an archive."""
+    with zipfile.ZipFile(path) as file:
+        names = [name for name in file.namelist() if name.startswith("prompts/")]
+        return {name.removeprefix("prompts/"): file.read(name) for name in names}
+
+
+@pytest.mark.extra("llm")
+def test_the_prompts_that_were_used_are_packed_and_no_others(tmp_path: Path) -> None:
+    own = tmp_path / "own" / "hyde" / "post.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('user = "Write an abstract that answers {query}"\n')
+    with running_llm_server() as server:
+        server.reply = lambda body: "5"
+        options = RunOptions(llm_url=server.url, prompts=own.parents[1])
+        with r2med.Resources(options) as resources:
+            results = r2med.evaluate_all(
+                SYSTEMS, TASK, resources=resources, results=tmp_path / "results"
+            )
+    hyde, pointwise = results
+    hashes = [
+        hyde.record.system.identity["expander"]["task_specific"]["prompt"],
+        pointwise.record.system.identity["reranker"]["prompt"],
+    ]
+    warnings: list[str] = []
+
+    pack_results(results, tmp_path / "with.zip", prompts=own.parents[1], warn=pytest.fail)
+    pack_results(results, tmp_path / "without.zip", warn=warnings.append)
+
+    packed = prompts_in(tmp_path / "with.zip")
+    assert set(packed) == {f"{hashes[0]}/hyde/post.toml", f"{hashes[1]}/pointwise.toml"}
+    assert packed[f"{hashes[0]}/hyde/post.toml"] == own.read_bytes()
+    assert set(prompts_in(tmp_path / "without.zip")) == {f"{hashes[1]}/pointwise.toml"}
+    assert len(warnings) == 1 and f"lacks the prompt {hashes[0]}" in warnings[0]

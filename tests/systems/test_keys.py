@@ -304,6 +304,7 @@ LLM_CHANGES: Mapping[str, tuple[object, tuple[str, ...]]] = {
     "published_as": ("another name", ()),
     "key_env": ("ANOTHER_KEY", ()),
     "url": ("http://127.0.0.1:9/v1", ()),  # --llm-url replaces it
+    "active_parameters": (1.5, ()),
     "output_limit": (50, ()),
     "expected_tokens": (50, ()),
     "price_in": (5.0, ()),

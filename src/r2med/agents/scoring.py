@@ -80,7 +80,8 @@ class AgentMean:
     """The mean of a score over queries, with its interval."""
 
     value: float
-    interval: Interval
+    interval: Interval | None
+    """None for a count that is the same for all queries: how much it varies is unknown."""
     queries: int
     """Queries that have the score; several samples of a query count as one, by their mean."""
 
@@ -267,8 +268,11 @@ def _mean(values: Iterable[float], score: str) -> AgentMean | None:
     column = np.array(list(values), dtype=np.float64)
     if not len(column):
         return None
-    span = SCORES if score in SHARES else (float(column.min()), float(column.max()))
-    return AgentMean(float(column.mean()), mean_interval(column, span=span), len(column))
+    mean, low, high = float(column.mean()), float(column.min()), float(column.max())
+    if score in COUNTS and low == high:
+        return AgentMean(mean, None, len(column))
+    span = SCORES if score in SHARES else (low, high)
+    return AgentMean(mean, mean_interval(column, span=span), len(column))
 
 
 def _describe_gaps(

@@ -256,6 +256,14 @@ def plot_sets(
         str | None,
         options.option("--measure", help="Retrieval measure; by default the best predictor."),
     ] = None,
+    paper: Annotated[
+        bool,
+        options.option(
+            "--paper",
+            help="Leave the title out and fit one column of a paper; print the caption.",
+            heading=options.OUTPUT,
+        ),
+    ] = False,
     only: options.Only = None,
     judge: GradedBy = None,
     scoring: Scoring = "auto",
@@ -266,7 +274,7 @@ def plot_sets(
     results: options.Results = options.RESULTS,
 ) -> None:
     """Draw answer scores against a retrieval measure, between floor and ceiling."""
-    from r2med.report.plots.theme import ENDINGS, LIBRARIES, find_theme, picture
+    from r2med.report.plots.theme import ENDINGS, LIBRARIES, caption_of, find_theme, picture
 
     need(*LIBRARIES, extra="plots")
     from r2med.answer.reporting import report_answers
@@ -278,8 +286,11 @@ def plot_sets(
     sets = [answers for _, answers in _find_sets(name, task, data_root, results)]
     report = report_answers(sets, judge=judge, scoring=scoring, systems=_split_names(only))
     look = find_theme(theme)
-    write_file(file, picture(relation_plot(report, look, measure), look, file.suffix.lower()))
+    chart = relation_plot(report, look, measure)
+    write_file(file, picture(chart, look, file.suffix.lower(), for_paper=paper))
     echo(f"wrote {file}")
+    if paper:
+        echo(f"Caption: {caption_of(chart)}")
 
 
 @answer.command("leaderboard")
@@ -433,15 +444,21 @@ def _grade(
 def _show_outcome(
     sets: Sequence[AnswerSet], systems: Sequence[str], output_format: FormatName
 ) -> None:
-    """Print the scores of new answers, or why they cannot be scored yet."""
+    """Print the scores of new answers, and for other tasks why they cannot be scored yet."""
     from r2med.answer.reporting import report_answers
 
-    name, tasks = sets[0].name, ",".join(answers.description.task for answers in sets)
-    try:
-        report = report_answers(sets, systems=systems)
-    except DataError as problem:
-        notice(f"the answers are stored, but not scored: {problem}")
+    scored = []
+    for answers in sets:
+        try:
+            report_answers([answers], systems=systems)
+        except DataError as problem:
+            notice(f"the answers are stored, but not scored: {problem}")
+        else:
+            scored.append(answers)
+    if not scored:
         return
+    name, tasks = sets[0].name, ",".join(answers.description.task for answers in scored)
+    report = report_answers(scored, systems=systems)
     if output_format == "table":
         show(report, output_format, brief=True)
         notice(f"next: r2med answer report {name} --task {tasks}")

@@ -32,6 +32,7 @@ def evaluate(
     metrics: options.Metrics = None,
     judgements: options.Judgements = "benchmark",
     by: options.By = "task",
+    intervals: options.Intervals = False,
     twins: options.Twins = False,
     force: options.Force = False,
     sample: options.Sample = None,
@@ -77,8 +78,10 @@ def evaluate(
     if not specs:
         raise UsageError("no system is given. Name one, as in `r2med eval bm25`, or use --model.")
     options.refuse_unused_model_options(context, specs)
+    if intervals:
+        refuse_unread(context, "with --intervals", "by")
     if output_format in ("csv", "json"):
-        unread = ("twins",) if by == "body-system" else ("by", "twins")
+        unread = ("twins",) if by == "body-system" or intervals else ("by", "twins")
         refuse_unread(context, f"on {output_format.upper()}", *unread)
     tasks = resolve(task, result_set.local_tasks)
     with progress() as bar, options.open_resources(context.params, bar) as resources:
@@ -106,6 +109,11 @@ def evaluate(
 
             metric = metric_names[0] if metric_names else "ndcg@10"
             show(score_body_systems(finished, metric, root=data_root), output_format)
+        elif intervals and finished:
+            from r2med.results.score_intervals import score_intervals
+
+            metric = metric_names[0] if metric_names else "ndcg@10"
+            show(score_intervals(finished, metric), output_format)
         else:
             show(Evaluation(finished, metric_names), output_format, by=by)
         if twins and finished:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from r2med.cli import options
 from r2med.report.console import notice
 from r2med.report.formats import show
 
 
 def leaderboard(
+    context: typer.Context,
     suite: options.Suite = None,
     task: options.AnyTask = None,
     family: Annotated[
@@ -37,6 +40,13 @@ def leaderboard(
         options.option(help="task or query weighted; by default as the suite publishes it."),
     ] = None,
     top: options.Top = None,
+    body_system: Annotated[
+        str | None,
+        options.option(
+            "--body-system",
+            help="Rank your results on the queries about one body system, e.g. Digestive.",
+        ),
+    ] = None,
     cost: Annotated[
         bool,
         options.option(
@@ -75,6 +85,8 @@ def leaderboard(
     from r2med.results.store import Store
 
     output_format = options.format_of(form, as_json)
+    if body_system is not None:
+        options.refuse_unread(context, "with --body-system", "cost", "legend", "ties", "mean")
     board = ranked(
         suite,
         task=task,
@@ -93,6 +105,12 @@ def leaderboard(
         root=data_root,
         tell=notice,
     )
+    if body_system is not None:
+        from r2med.results.body_systems import score_board_by_body_system
+
+        scores = score_board_by_body_system(board, top=top, root=data_root)
+        show(scores.of(body_system), output_format)
+        return
     show(board, output_format, cost=cost, legend=legend)
     if cost and not any(row.cost for row in board.rows):
         stored_suites = {folder.parent.parent.name for folder in Store(results).folders()}

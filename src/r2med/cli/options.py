@@ -213,6 +213,10 @@ Twins = Annotated[
         "--twins", help="Also show scores with judgements inherited by unjudged duplicates."
     ),
 ]
+Intervals = Annotated[
+    bool,
+    _output_option("--intervals", help="Show every score with its 95 % interval, task by task."),
+]
 By = Annotated[
     Literal["task", "scenario", "family", "body-system"],
     _output_option("--by", help="Rows of the table: task, scenario, family or body-system."),

@@ -16,6 +16,7 @@ from r2med.storage import write_file
 
 if TYPE_CHECKING:
     from r2med.report.plots.theme import Theme
+    from r2med.results.leaderboard import Leaderboard
     from r2med.results.standings import Standing
 
 #: Systems that a heatmap or a plot of means shows unless --top says otherwise.
@@ -25,8 +26,8 @@ _MOST_ROWS = 30
 def plot(
     context: typer.Context,
     figure: Annotated[
-        Literal["heatmap", "means", "cost", "dates", "overlap", "wins", "history"],
-        typer.Argument(help="heatmap, means, cost, dates, overlap, wins or history."),
+        Literal["heatmap", "means", "cost", "dates", "body-systems", "overlap", "wins", "history"],
+        typer.Argument(help="heatmap, means, cost, dates, body-systems, overlap, wins or history."),
     ],
     file: Annotated[Path, options.out("The file to write: .svg, .pdf or .png.")],
     systems: options.AnySystems = None,
@@ -47,8 +48,10 @@ def plot(
     metric: options.Metric = options.METRIC,
     top: options.Top = None,
     spent: Annotated[
-        Literal["seconds", "tokens", "money"] | None,
-        options.option(help="Unit of cost: seconds, tokens or money."),
+        Literal["seconds", "tokens", "money", "parameters"] | None,
+        options.option(
+            help="Unit of cost: seconds (latency), tokens, money, or active parameters."
+        ),
     ] = None,
     results: options.Results = options.RESULTS,
     data_root: options.DataRoot = None,
@@ -56,7 +59,7 @@ def plot(
     """Draw a figure from published figures and stored results.
 
     Of a suite: heatmap (systems by tasks), means (with intervals), cost (quality against cost),
-    dates (quality against date).
+    dates (quality against date), body-systems (your results by body system).
     Of systems and tasks: overlap (score against lexical overlap), wins (A minus B per query),
     history (every stored score over time).
     """
@@ -67,7 +70,8 @@ def plot(
         raise UsageError(f"--out {file}: expected a file that ends in .svg, .pdf or .png.")
     look = find_theme(theme)
     of_systems = figure in ("overlap", "wins", "history")
-    unread = ["suite", "kind", "top"] if of_systems else ["data_root"]
+    unread = ["suite", "kind", "top"] if of_systems else []
+    unread += ["data_root"] if not of_systems and figure != "body-systems" else []
     unread += ["top"] if figure == "cost" else ["spent"]
     unread += ["metric"] if figure == "overlap" else []
     unread += ["data_root"] if figure == "history" else []
@@ -84,17 +88,31 @@ def plot(
             suite, task=task, metric=metric, kind=kind, results=results, tell=notice
         )
         board = replace(board, rows=tuple(map(_hide_folders, board.rows)))
-        chart = boards.draw(board, figure, look, top=top or _MOST_ROWS, by=spent or "seconds")
+        if figure == "body-systems":
+            chart = _body_systems(board, top or _MOST_ROWS, data_root, look)
+        else:
+            chart = boards.draw(board, figure, look, top=top or _MOST_ROWS, by=spent or "seconds")
         if figure == "cost":
             from r2med.results.frontier import describe_dominated
 
             unit = spent or "seconds"
-            if sentence := describe_dominated(boards.cost_points(board, unit), unit):
+            points = boards.cost_points(board, unit)
+            if sentence := describe_dominated(points, boards.COST_AXES[unit].unit):
                 notice(sentence)
     write_file(file, picture(chart, look, file.suffix.lower(), for_paper=paper))
     echo(f"wrote {file}")
     if paper:
         echo(f"Caption: {caption_of(chart)}")
+
+
+def _body_systems(board: Leaderboard, top: int, root: Path | None, theme: Theme) -> Any:
+    from r2med.report.plots.body_systems import body_system_strip
+    from r2med.results.body_systems import score_board_by_body_system
+
+    scores = score_board_by_body_system(board, top=top, root=root)
+    return body_system_strip(
+        scores, f"{board.suite.title}: {board.metric} × 100 by body system", theme
+    )
 
 
 def _hide_folders(row: Standing) -> Standing:

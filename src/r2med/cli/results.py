@@ -133,16 +133,17 @@ def pack(
     path: Annotated[Path, options.out("Archive to write, such as results.zip.")],
     task: options.AnyTask = None,
     system: AnySystem = None,
+    prompts: options.Prompts = None,
     folder: options.Results = options.RESULTS,
 ) -> None:
     """Pack results with runs, generations, prompts and checksums into one archive.
 
-    Texts and judgements of tasks are not part of it.
+    Corpora and judgements are not part of it; stored generations contain the queries.
     """
     from r2med.results.pack import pack_results
 
     matching = _require(folder, task, system)
-    hashes = pack_results(matching, path)
+    hashes = pack_results(matching, path, prompts=prompts, warn=notice)
     echo(f"{path}: {plural(len(matching), 'result')}, {plural(len(hashes), 'file')}")
 
 

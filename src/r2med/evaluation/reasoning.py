@@ -22,7 +22,7 @@ from r2med.evaluation.explain import StoredPipeline
 from r2med.execution.resources import Warn, log_warning
 from r2med.measure.intervals import Interval
 from r2med.measure.significance import compare_columns
-from r2med.results.compare import compare_selection, select_systems
+from r2med.results.compare import Comparison, compare_selection, select_systems
 from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import TaskDiagnosis
 from r2med.results.diagnosis.lexicon import is_informative
@@ -76,6 +76,17 @@ class GeneratedWord:
     """A query and a document, as QUERY: DOCUMENT."""
 
 
+@dataclass(frozen=True)
+class SampleScores:
+    """The scores of the samples of one expander on one task, each searched with alone."""
+
+    system: str
+    task: str
+    scores: tuple[float, ...]
+    variance: float
+    """The unbiased variance over the samples, which differ by their seeds."""
+
+
 @dataclass(frozen=True, eq=False)
 class ReasoningStudy(Tabular):
     """The differences between A and B, by group of queries."""
@@ -90,6 +101,8 @@ class ReasoningStudy(Tabular):
     """Queries whose generated text names the answer, and others; empty without generations."""
     misses: tuple[MissCount, ...]
     pulling_words: tuple[GeneratedWord, ...]
+    samples: tuple[SampleScores, ...] = ()
+    """Of systems that search with several samples one by one (`combine=fuse`)."""
     notices: tuple[str, ...] = ()
 
     is_drawn = True
@@ -190,6 +203,7 @@ def study_reasoning(
             for (family, cause), count in sorted(misses.items())
         ),
         pulling_words=_most_frequent(pulling),
+        samples=tuple(_collect_samples(selection.systems, comparison)),
         notices=() if any(case.names_answer is not None for case in cases) else tuple(notices),
     )
 
@@ -249,6 +263,20 @@ def _read_generated(system: SelectedSystem, task: Task) -> dict[str, str] | None
         query.query_id: "\n".join(sample.answer for sample in query.samples)
         for query in expansion.queries
     }
+
+
+def _collect_samples(
+    systems: Sequence[SelectedSystem], comparison: Comparison
+) -> Iterator[SampleScores]:
+    for name, system in zip(comparison.systems, systems, strict=True):
+        for task in comparison.tasks:
+            result = system.results.get(task)
+            if not isinstance(result, Result) or result.record.samples is None:
+                continue
+            samples, metric = result.record.samples, comparison.metric
+            if metric in samples.variance:
+                scores = tuple(sample[metric] for sample in samples.metrics)
+                yield SampleScores(name, task, scores, samples.variance[metric])
 
 
 def _names_answer(generated: str | None, answer: str | None) -> bool | None:

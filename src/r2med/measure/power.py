@@ -1,7 +1,8 @@
 """Statistical power of paired comparisons, by simulating the randomisation test that is used.
 
 New samples are drawn with replacement, within each task, from the observed differences after
-removing their mean. A true difference is then added to every query, and the test is applied.
+removing their mean. A true difference is then added to every query, and the test is applied; half
+of the samples have it in favour of one system, half in favour of the other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,14 @@ class _Simulation:
     """By draw of signs the weighted sum that a difference of 1 adds; it adds 1 to `observed`."""
 
     def power_at(self, difference: float) -> float:
-        """The share of samples in which the test finds a true difference."""
+        """The share of samples in which the test finds a true difference, in either direction.
+
+        Skewed samples are found more easily in one direction. The mean of both does not depend on
+        which system is named first.
+        """
+        return (self._share_found(difference) + self._share_found(-difference)) / 2
+
+    def _share_found(self, difference: float) -> float:
         observed = np.abs(self.observed + difference)
         extreme = np.abs(self.drawn + np.float32(difference) * self.shares[:, None]) >= observed
         p_values = (extreme.sum(axis=0) + 1) / (len(self.drawn) + 1)
@@ -44,7 +52,7 @@ class _Simulation:
 
 
 def power_of(tasks: Sequence[Column], difference: float, by: Averaging = "task") -> float:
-    """The probability that the test finds a true difference of this size.
+    """The probability that the test finds a true difference of this size, in either direction.
 
     Args:
         tasks: Observed paired differences, one column per task.

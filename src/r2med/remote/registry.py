@@ -35,6 +35,7 @@ class LLM:
     key_env: str = ""
     server: Literal["url", "any"] = "url"
     """Whether cached answers are valid for one server address, or for the model on any server."""
+    active_parameters: float | None = setting(default=None, least=0)
     local: str = ""
     local_package: str = ""
     local_sha256: str = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from r2med.agents.calibration import ConfidenceCalibration
 from r2med.agents.scoring import COUNTS, AgentMean, AgentScores, AgentSummary
 from r2med.agents.store import StoredTraceSets
@@ -21,7 +23,7 @@ _ANSWERS = {"correct": ">correct", "mentions": ">mentions", "f1": ">F1", "abstai
 _EVIDENCE_NOTE = (
     "recall: share of the judged positives among all documents seen; used: cited or in the final "
     "list, of the queries whose agent saw one; first: median search that showed the first "
-    "positive; 95 % intervals in parentheses"
+    "positive; 95 % intervals in parentheses, none for counts that do not vary"
 )
 _ANSWER_NOTE = (
     "correct: right option, or match of the short answer; mentions: the answer contains it; "
@@ -113,17 +115,17 @@ def _mean_cell(agent: AgentSummary, name: str) -> str:
     mean = agent.means.get(name)
     if mean is None:
         return MISSING
-    return _format_count_mean(mean) if name in COUNTS else _format_share_mean(mean)
+    return _format_mean(mean, _format_number if name in COUNTS else _format_share)
 
 
-def _format_share_mean(mean: AgentMean) -> str:
-    low, high = format_points(mean.interval.low, 1), format_points(mean.interval.high, 1)
-    return f"{format_points(mean.value, 1)} ({low} to {high})"
+def _format_mean(mean: AgentMean, form: Callable[[float], str]) -> str:
+    if mean.interval is None:
+        return form(mean.value)
+    return f"{form(mean.value)} ({form(mean.interval.low)} to {form(mean.interval.high)})"
 
 
-def _format_count_mean(mean: AgentMean) -> str:
-    low, high = _format_number(mean.interval.low), _format_number(mean.interval.high)
-    return f"{_format_number(mean.value)} ({low} to {high})"
+def _format_share(value: float) -> str:
+    return format_points(value, 1)
 
 
 def _format_number(value: float | None) -> str:

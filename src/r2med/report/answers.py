@@ -88,23 +88,27 @@ def draw_answer_sets(stored: StoredAnswerSets, out: Paper) -> None:
 @draw_registered.register
 def draw_answer_board(board: AnswerBoard, out: Paper) -> None:
     """Print answer scores, best first within each task."""
-    columns = make_columns(
-        "task", "condition", "model", ">k", ">queries", ">score", ">share", ">abstained", "judge"
-    )
-    rows: list[list[Cell]] = [
-        [
-            row.task,
-            SystemName(_label_arm(row.condition, row.system or "")),
-            SystemName(row.llm),
-            str(row.k),
-            str(row.queries),
-            format_figure(row.score, Interval(row.low, row.high)),
-            format_percent(row.share),
-            format_percent(row.abstained),
-            row.judge,
-        ]
-        for row in board.rows
+    columns = [
+        Column("condition", right=False),
+        Column("model", right=False, repeat=True),
+        *make_columns(">k", ">queries", ">score", ">share", ">abstained", "judge"),
     ]
+    rows: list[list[Cell]] = []
+    for index, row in enumerate(board.rows):
+        if index == 0 or row.task != board.rows[index - 1].task:
+            rows.append([Text(row.task, "bold")])
+        rows.append(
+            [
+                SystemName(_label_arm(row.condition, row.system or "")),
+                SystemName(row.llm),
+                str(row.k),
+                str(row.queries),
+                format_figure(row.score, Interval(row.low, row.high)),
+                format_percent(row.share),
+                format_percent(row.abstained),
+                row.judge,
+            ]
+        )
     caption = "answer score × 100 with its 95 % interval; not a retrieval score"
     out.print(Grid(columns, rows, caption=caption))
     for reason in board.left_out:

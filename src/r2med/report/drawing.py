@@ -24,6 +24,7 @@ _MODULES = (
     "sensitivity",
     "run_scores",
     "body_systems",
+    "score_intervals",
     "pack",
     "profiles",
     "audit",

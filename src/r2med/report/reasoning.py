@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from r2med.evaluation.reasoning import QueryGroup, ReasoningStudy, missing_generations_hint
-from r2med.number_format import format_range
+from r2med.number_format import format_points, format_range
 from r2med.report.drawing import draw_registered
-from r2med.report.table import Column, Grid, Paper, SystemName, difference_cell, score_cell
+from r2med.report.table import (
+    Column,
+    Grid,
+    Paper,
+    SystemName,
+    difference_cell,
+    score_cell,
+    task_label,
+)
 
 #: Generated words that a terminal shows.
 _WORDS_SHOWN = 10
@@ -20,6 +28,8 @@ def draw_reasoning(value: ReasoningStudy, out: Paper) -> None:
     out.print(_groups("words shared with positives", value.quarters))
     if value.naming:
         out.print(_groups("the generated text", value.naming))
+    if value.samples:
+        out.print(_samples(value))
     if value.misses:
         out.print(_misses(value))
     if value.pulling_words:
@@ -38,6 +48,21 @@ def _groups(title: str, groups: Sequence[QueryGroup]) -> Grid:
         Column("95 %", cell=lambda row: format_range(row.difference.low, row.difference.high)),
     ]
     return Grid.of(columns, groups, gap=2)
+
+
+def _samples(value: ReasoningStudy) -> Grid:
+    columns = [
+        Column("samples alone", right=False, cell=lambda row: SystemName(row.system)),
+        Column("task", right=False, repeat=True, cell=lambda row: task_label(row.task)),
+        Column("scores", right=False, cell=lambda row: _list_scores(row.scores)),
+        Column("deviation", cell=lambda row: score_cell(row.variance**0.5)),
+    ]
+    caption = "Each sample is searched with alone; deviation: standard deviation over samples."
+    return Grid.of(columns, value.samples, gap=2, caption=caption)
+
+
+def _list_scores(scores: Sequence[float]) -> str:
+    return ", ".join(format_points(score) for score in scores)
 
 
 def _misses(value: ReasoningStudy) -> Grid:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from r2med.errors import MissingError
+from r2med.errors import MissingError, UsageError, nearest
 from r2med.measure.intervals import Interval, mean_interval
 from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
@@ -18,6 +19,10 @@ from r2med.results.select import ResultSet
 from r2med.results.versions import name_versions
 from r2med.tables import Tabular, make_table
 from r2med.tasks.load import load_task
+from r2med.tasks.registry import group_by_suite
+
+if TYPE_CHECKING:
+    from r2med.results.leaderboard import Leaderboard
 
 #: Queries whose data names no body system.
 UNNAMED = "not named"
@@ -47,6 +52,29 @@ class BodySystemScores(Tabular):
     """Tasks whose data is not the published one, and how it differs."""
 
     is_drawn = True
+
+    def of(self, body_system: str) -> BodySystemScores:
+        """Return the scores on one body system alone, best system first.
+
+        Raises:
+            UsageError: No query names this body system.
+        """
+        names = {score.body_system.lower(): score.body_system for score in self.scores}
+        name = names.get(body_system.lower())
+        if name is None:
+            raise UsageError(
+                f"no query of these tasks names the body system {body_system!r}. "
+                f"{nearest(body_system, names.values())}"
+            )
+        chosen = [score for score in self.scores if score.body_system == name]
+        chosen.sort(key=lambda score: -score.mean)
+        systems = tuple(score.system for score in chosen)
+        return replace(self, systems=systems, scores=tuple(chosen))
+
+    @property
+    def body_systems(self) -> tuple[str, ...]:
+        """The body systems, largest first."""
+        return tuple(dict.fromkeys(score.body_system for score in self.scores))
 
     def to_arrow(self) -> pa.Table:
         """One row per body system and system; scores are 0 to 1."""
@@ -108,6 +136,33 @@ def score_body_systems(
     return BodySystemScores(
         metric, results[0].suite, systems, tuple(scores), find_other_data(results)
     )
+
+
+def score_board_by_body_system(
+    board: Leaderboard, *, top: int | None = None, root: str | Path | None = None
+) -> BodySystemScores:
+    """Score the ranked measured rows of a leaderboard by body system, in the order of the ranking.
+
+    Published figures have no scores by query, and rows that lack a task would be means over other
+    queries, so neither takes part.
+
+    Args:
+        board: A leaderboard.
+        top: Only this many rows, the best ones.
+        root: Folder of the tasks' data.
+
+    Raises:
+        MissingError: No measured row covers the tasks, or no query names a body system.
+    """
+    rows = [row for row in board.rows if row.mean is not None and row.results]
+    if not rows:
+        tasks = ",".join(group_by_suite([task.name for task in board.tasks]))
+        raise MissingError(
+            f"No system has stored results on all tasks of the {board.suite.name} suite.\n"
+            f"Run some first: r2med eval bm25 bm25-lucene --task {quote(tasks)}"
+        )
+    results = [result for row in rows[:top] for result in row.results.values()]
+    return score_body_systems(results, board.metric, root=root)
 
 
 def _name_body_systems(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from r2med.results.published import Publication, printed_figures, works
-from r2med.tasks.registry import TaskEntry
+from r2med.tasks.registry import TaskEntry, find_suite
 
 _ARXIV = re.compile(r"arXiv[: ](\d{4}\.\d{4,5})")
 _KEY = re.compile(r"[^a-z0-9]+")
@@ -29,15 +29,16 @@ class Citation:
 
 
 def cite_all(entries: Iterable[TaskEntry], systems: Sequence[str] = ()) -> list[Citation]:
-    """The citations of the tool, of the data of tasks, and of published figures.
+    """The citations of the tool, of R2MED, of the data of tasks, and of published figures.
 
     Args:
         entries: The tasks that were used.
         systems: Only works that print figures of these systems; by default all works.
     """
+    benchmark = find_suite("full").entries[0].citation
+    datasets = [entry.citation for entry in entries if entry.citation]
     citations = [_cite_tool()]
-    for text in dict.fromkeys(entry.citation for entry in entries if entry.citation):
-        citations.append(_cite_dataset(text))
+    citations += [_cite_dataset(text) for text in dict.fromkeys([benchmark, *datasets])]
     citations += [_cite_work(work) for work in _find_works(systems)]
     return list({citation.key: citation for citation in citations}.values())
 
@@ -68,7 +69,10 @@ def _cite_tool() -> Citation:
 
 
 def _cite_dataset(text: str) -> Citation:
-    """An entry from `Authors. Title. arXiv:NUMBER, YEAR.`; other texts become a note."""
+    """An entry from `Authors. Title. arXiv:NUMBER, YEAR.`; other texts become a note.
+
+    The number in another text is that of a related paper, so it identifies nothing.
+    """
     arxiv = _ARXIV.search(text)
     parts = [part.strip() for part in text.split(". ") if part.strip()]
     year = re.search(r"\b(20\d\d)\b\W*$", text)
@@ -77,8 +81,8 @@ def _cite_dataset(text: str) -> Citation:
         ("author", parts[0].replace(", ", " and ") if authored else ""),
         ("title", parts[1] if authored else parts[0].rstrip(".")),
         ("note", "" if authored else text),
-        ("eprint", arxiv[1] if arxiv else ""),
-        ("archivePrefix", "arXiv" if arxiv else ""),
+        ("eprint", arxiv[1] if authored and arxiv else ""),
+        ("archivePrefix", "arXiv" if authored else ""),
         ("year", year[1] if year else ""),
     ]
     return Citation(_make_key(parts[1] if authored else parts[0]), tuple(fields))

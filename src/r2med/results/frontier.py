@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+#: Systems below one system of the frontier that a sentence names.
+_MOST_NAMED = 5
+
 
 @dataclass(frozen=True)
 class CostPoint:
@@ -44,9 +47,17 @@ def find_dominated(points: Sequence[CostPoint]) -> list[Dominated]:
 
 
 def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
-    """Say in a sentence which systems are below the frontier; empty if none is."""
-    parts = []
-    for dominated in find_dominated(points):
-        better = f"{dominated.better.system} scores at least as high with no more {unit}"
-        parts.append(f"{dominated.point.system} ({better})")
-    return f"Below the frontier: {', '.join(parts)}." if parts else ""
+    """Say in a sentence which systems are below the frontier and why; empty if none is."""
+    below: dict[str, list[str]] = {}
+    for dominated in sorted(find_dominated(points), key=lambda row: -row.point.mean):
+        below.setdefault(dominated.better.system, []).append(dominated.point.system)
+    parts = [
+        f"{_list_names(names)} ({better} scores at least as high with no more {unit})"
+        for better, names in below.items()
+    ]
+    return f"Below the frontier: {'; '.join(parts)}." if parts else ""
+
+
+def _list_names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

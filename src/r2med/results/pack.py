@@ -1,8 +1,9 @@
 """Pack stored results into one archive, and verify an archive by measuring its runs again.
 
 An archive is a zip file with `manifest.json` (the sha256 of every other file), the folders of the
-results, their stored generations and traces, and the prompts of their expanders. Corpora, queries
-and judgements are not part of it; a record has the first text that each model read. Verification
+results, their stored generations and traces, and the prompts of their expanders and rerankers in
+folders named by the hashes that records have. Corpora and judgements are not part of it, but stored
+generations contain the queries, and a record has the first text that each model read. Verification
 reads data only; it never runs code.
 """
 
@@ -10,18 +11,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from r2med.errors import DamagedError, DataError, R2MedError
+from r2med.errors import DamagedError, DataError, MissingError, R2MedError
+from r2med.execution.resources import Warn, log_warning
+from r2med.expand.prompts import hash_prompt_file
 from r2med.measure import measure
 from r2med.paths import home_folder
 from r2med.results.record import Result
@@ -39,20 +44,31 @@ _TOLERANCE = 1e-9
 #: All files of an archive have this date, so that equal content gives equal archives.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
+_PROMPT_HASH = re.compile(r"[0-9a-f]{16}")
+
 Outcome = Literal["confirmed", "different", "damaged", "not measured"]
 
 
-def pack_results(results: Sequence[Result], path: Path) -> dict[str, str]:
+def pack_results(
+    results: Sequence[Result],
+    path: Path,
+    *,
+    prompts: Path | None = None,
+    warn: Warn = log_warning,
+) -> dict[str, str]:
     """Write results with their runs, generations and prompts into an archive.
 
     Args:
         results: The results to pack.
         path: The archive to write.
+        prompts: The user's folder of prompts, if results were made with it.
+        warn: Callback for warnings about prompts that are not found.
 
     Returns:
         The sha256 of every file in the archive.
     """
     contents = dict(_collect_files(results))
+    contents |= _collect_prompts(results, prompts, warn)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     manifest = {
         "format": _FORMAT,
@@ -84,16 +100,68 @@ def _collect_files(results: Sequence[Result]) -> Iterator[tuple[str, bytes]]:
                 file = home_folder() / relative
                 if file.is_file():
                     yield f"generations/{PurePosixPath(relative)}", file.read_bytes()
-            if stage.type == "expander":
-                yield from _collect_prompts(stage.name)
 
 
-def _collect_prompts(method: str) -> Iterator[tuple[str, bytes]]:
-    folder = files("r2med.expand") / "prompts" / method
-    if folder.is_dir():
-        for file in folder.iterdir():
-            if file.name.endswith(".toml"):
-                yield f"prompts/{method}/{file.name}", file.read_bytes()
+def _collect_prompts(
+    results: Sequence[Result], user_folder: Path | None, warn: Warn
+) -> dict[str, bytes]:
+    """Return the prompts that the results were made with, found by the hashes in their records."""
+    known_prompts = _read_prompts(user_folder)
+    contents: dict[str, bytes] = {}
+    missing: dict[str, str] = {}
+    for result in results:
+        for prompt_hash in _find_prompt_hashes(result.record.system.identity):
+            if prompt_hash in known_prompts:
+                name, content = known_prompts[prompt_hash]
+                contents[f"prompts/{prompt_hash}/{name}"] = content
+            else:
+                missing.setdefault(prompt_hash, result.system)
+    for prompt_hash, system in missing.items():
+        warn(
+            f"the archive lacks the prompt {prompt_hash} of {system}: it is not a prompt of this "
+            "version. Name the folder with your prompts: --prompts FOLDER."
+        )
+    return contents
+
+
+def _read_prompts(user_folder: Path | None) -> dict[str, tuple[str, bytes]]:
+    """Return by hash the names and contents of the prompts of r2med and of the user."""
+    sources: list[Traversable] = [
+        files("r2med.expand") / "prompts",
+        files("r2med.rerank") / "prompts",
+    ]
+    if user_folder is not None:
+        if not user_folder.is_dir():
+            raise MissingError(f"--prompts {user_folder}: no such folder.")
+        sources.append(user_folder)
+    prompts = {}
+    for source in sources:
+        for name, file in _toml_files(source):
+            content = file.read_bytes()
+            if prompt_hash := hash_prompt_file(content):
+                prompts[prompt_hash] = (name, content)
+    return prompts
+
+
+def _toml_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not prefix:
+            yield from _toml_files(entry, f"{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            yield f"{prefix}{entry.name}", entry
+
+
+def _find_prompt_hashes(identity: object) -> Iterator[str]:
+    """Yield the hashes of the prompts of a system's stages; settings name prompts by words."""
+    if isinstance(identity, Mapping):
+        for key, value in identity.items():
+            if key == "prompt" and isinstance(value, str) and _PROMPT_HASH.fullmatch(value):
+                yield value
+            else:
+                yield from _find_prompt_hashes(value)
+    elif isinstance(identity, list | tuple):
+        for value in identity:
+            yield from _find_prompt_hashes(value)
 
 
 @dataclass(frozen=True)

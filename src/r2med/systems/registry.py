@@ -71,6 +71,8 @@ class Entry:
     tail: str = "keep"
     licence: str = ""
     """The licence of the weights, if it restricts their use."""
+    parameters: float | None = None
+    """Active parameters in billions; 0 for word matching, None if unknown."""
     trained_on: tuple[str, ...] = ()
     """Declared training data that overlaps with a task."""
     trained_on_source: str = ""

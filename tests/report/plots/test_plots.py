@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.report.plots.labels import box_of, overlap, place_labels
+from r2med.report.plots.labels import box_of, line_boxes, overlap, place_labels
 from r2med.report.plots.theme import ThemeName, find_theme
 from r2med.results.diagnosis.diagnose import Scene
 from r2med.results.leaderboard import leaderboard
@@ -237,6 +237,36 @@ def test_no_name_is_crossed_by_the_line_of_the_best(results: str) -> None:
         assert placed[name]["align"] == "right" and placed[name]["dy"] < 0
     for name in ("bm25[b=0.3]", "dense", "lucene"):
         assert placed[name]["dy"] > 0
+
+
+def test_published_systems_are_drawn_against_active_parameters(tmp_path: Path) -> None:
+    drawing()
+    settings = ("--spent", "parameters", "--results", str(tmp_path), "--out", "parameters.svg")
+
+    done = run("plot", "cost", *settings)
+    elsewhere = run("plot", "cost", "--results", str(tmp_path), "--out", "seconds.svg")
+
+    assert done.code == 0, done.err
+    words = _words(Path("parameters.svg").read_text())
+    assert "active parameters of all stages, in billions, log scale" in words
+    assert any("the size of the others is not known" in line for line in words)
+    assert "bm25" in words
+    assert re.search(r"Below the frontier: .* with no more active parameters\)", done.err)
+    assert elsewhere.code == 1 and "seconds recorded" in elsewhere.err
+
+
+def test_names_leave_the_areas_of_lines_free() -> None:
+    corners = [(100.0, 300.0), (300.0, 200.0), (500.0, 100.0)]
+    lines = line_boxes(corners)
+    beside = [(290.0, 250.0), (310.0, 190.0), (150.0, 310.0)]
+    texts = [f"system number {index}" for index in range(6)]
+
+    labels = place_labels([*corners, *beside], range(6), texts, above=3, obstacles=lines)
+
+    assert lines[0] == (100.0, 299.0, 300.0, 301.0) and lines[1] == (299.0, 200.0, 301.0, 300.0)
+    for position, label, text in zip([*corners, *beside], labels, texts, strict=True):
+        assert label is None or not any(overlap(box_of(position, label, text), b) for b in lines)
+    assert sum(label is not None for label in labels) >= 4
 
 
 @given(

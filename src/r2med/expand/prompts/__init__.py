@@ -117,6 +117,14 @@ def load_prompt(name: str, shipped: Traversable, user_file: Path | None) -> Prom
     return _make_prompt(table, str(user_file))
 
 
+def hash_prompt_file(content: bytes) -> str | None:
+    """Return the hash of the prompt in a file, as records have it; None if it is not a prompt."""
+    try:
+        return _make_prompt(tomllib.loads(content.decode("utf-8")), "").hash
+    except (ValueError, AttributeError, DataError):
+        return None
+
+
 def _make_prompt(table: Mapping[str, Any], source: str) -> Prompt:
     """Make a prompt from the table of a file; line breaks in examples become spaces."""
     texts = {key: text.strip("\n") for key, text in table.items() if key != _EXAMPLES}

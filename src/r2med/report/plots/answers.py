@@ -18,6 +18,11 @@ from r2med.report.plots.theme import DEMO, Theme, encode_marks
 _GROUPS = 4
 #: Pixels between the marks of two systems with the same value of the measure.
 _APART = 8
+#: Pixels between the outermost points and the axes, so that no mark covers a label of an axis.
+_PADDING = 12
+_WIDTH, _HEIGHT = 560, 380
+#: Pixels that a label takes, and points of score below which two labels would overlap.
+_LABEL_HEIGHT, _CLOSE = 14, 4
 
 
 def relation_plot(report: AnswerReport, theme: Theme, measure: str | None = None) -> Any:
@@ -38,8 +43,14 @@ def relation_plot(report: AnswerReport, theme: Theme, measure: str | None = None
     chosen = _choose_measure(relation, measure)
     systems = list(dict.fromkeys(point.system for point in relation.points))
     colour, shape = encode_marks("system", systems, theme, systems)
-    x = alt.X("measure:Q", title=f"{chosen} × 100 of the query", scale=alt.Scale(zero=False))
-    y = alt.Y("score:Q", title="answer score × 100", scale=alt.Scale(domain=[0, 100]))
+    padding = _PADDING + _APART * (len(systems) - 1) / 2
+    x = alt.X(
+        "measure:Q",
+        title=f"{chosen} × 100 of the query",
+        scale=alt.Scale(zero=False, nice=False, padding=padding),
+    )
+    y_scale = alt.Scale(domain=[0, 100], nice=False, padding=_PADDING)
+    y = alt.Y("score:Q", title="answer score × 100", scale=y_scale)
     size = alt.Size("queries:Q", legend=None, scale=alt.Scale(rangeMin=24, rangeMax=240))
     faint = alt.Chart({"values": _count_points(relation.points, chosen)})
     layers = [
@@ -61,8 +72,8 @@ def relation_plot(report: AnswerReport, theme: Theme, measure: str | None = None
         ]
     layers += _limits(report, theme)
     return alt.layer(*layers).properties(
-        width=600,
-        height=380,
+        width=_WIDTH,
+        height=_HEIGHT,
         title={"text": f"Answers of {report.llm} against retrieval", "subtitle": _notes(report)},
     )
 
@@ -114,19 +125,20 @@ def _groups(points: Sequence[RelationPoint], system: str, measure: str) -> list[
 def _limits(report: AnswerReport, theme: Theme) -> list[Any]:
     """Return a labelled rule for the floor and one for the ceiling."""
     names = {"closed-book": "closed-book (floor)", "oracle": "oracle (ceiling)"}
-    rows = [
-        {"label": f"{names[row.condition]} {100 * row.score:.0f}", "score": 100 * row.score}
-        for row in report.rows
-        if row.condition in names
-    ]
-    if not rows:
-        return []
-    base = alt.Chart({"values": rows}).encode(y=alt.Y("score:Q"))
-    rule = base.mark_rule(strokeDash=[6, 4], color=theme.muted)
-    text = base.mark_text(align="left", dx=16, dy=-7, color=theme.muted).encode(
-        x=alt.value(0), text="label:N"
-    )  # on the left, because means of systems are mostly on the right
-    return [rule, text]
+    rows = [row for row in report.rows if row.condition in names]
+    rows.sort(key=lambda row: row.score)
+    is_close = len(rows) == 2 and 100 * (rows[1].score - rows[0].score) < _CLOSE
+    layers = []
+    for index, row in enumerate(rows):
+        limit = {"label": f"{names[row.condition]} {100 * row.score:.0f}", "score": 100 * row.score}
+        base = alt.Chart({"values": [limit]}).encode(y=alt.Y("score:Q"))
+        aside = (_LABEL_HEIGHT / 2 if index == 0 else -_LABEL_HEIGHT / 2) if is_close else 0
+        text = base.mark_text(align="left", dx=6, dy=aside, color=theme.muted)
+        layers += [
+            base.mark_rule(strokeDash=[6, 4], color=theme.muted),
+            text.encode(x=alt.value(_WIDTH), text="label:N"),  # outside, where no mark can be
+        ]
+    return layers
 
 
 def _notes(report: AnswerReport) -> list[str]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import log
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
 from r2med.errors import MissingError
-from r2med.report.plots.labels import Label, place_labels
+from r2med.report.plots.labels import Label, line_boxes, place_labels
 from r2med.report.plots.theme import DEMO, Theme, encode_marks, encode_origin
 from r2med.results.frontier import CostPoint, find_frontier
 from r2med.results.leaderboard import Leaderboard
+from r2med.results.parameters import count_active_parameters
 from r2med.results.standings import ORIGINS, Standing
 from r2med.systems.registry import KIND_TITLES
 from r2med.tasks.registry import group_by_suite
@@ -29,13 +30,50 @@ _CELL = (72, 24)
 #: Above this part of the colour range the text changes its colour.
 _TURN = 0.55
 _STEP = 22
-#: Costs of a query, and the axis titles of the plot.
-MEASURES = {
-    "seconds": "seconds per query (the corpus is indexed), log scale",
-    "tokens": "tokens per query, log scale",
-    "money": "US dollars per query, log scale",
+Spent = Literal["seconds", "tokens", "money", "parameters"]
+
+
+@dataclass(frozen=True)
+class CostAxis:
+    """How a plot of quality against cost shows one unit of cost."""
+
+    unit: str
+    """The unit in sentences."""
+    title: str
+    requirement: str
+    """The requirement for a system to be shown, for the error if none meets it."""
+    least: float
+    """Smaller costs are drawn here, because a log scale has no 0."""
+    notes: tuple[str, ...]
+
+
+_RECORDED = "recorded (published figures come without cost)"
+_AT_THAT_COST = "dashed: best mean at that cost or less; cached work as recorded"
+COST_AXES: Mapping[Spent, CostAxis] = {
+    "seconds": CostAxis(
+        "seconds",
+        "seconds per query (latency; the corpus is indexed), log scale",
+        f"seconds {_RECORDED}",
+        1e-9,
+        (_AT_THAT_COST,),
+    ),
+    "tokens": CostAxis(
+        "tokens", "tokens per query, log scale", f"tokens {_RECORDED}", 1e-9, (_AT_THAT_COST,)
+    ),
+    "money": CostAxis(
+        "money", "US dollars per query, log scale", f"money {_RECORDED}", 1e-9, (_AT_THAT_COST,)
+    ),
+    "parameters": CostAxis(
+        "active parameters",
+        "active parameters of all stages, in billions, log scale",
+        "models of known size",
+        1e-3,
+        (
+            "dashed: best mean with this many active parameters or fewer",
+            "word matching has none and is drawn at the left",
+        ),
+    ),
 }
-_LEAST = 1e-9
 #: Room beside the points of a scatter for their names, and how much of a name is drawn, in pixels.
 _ROOM, _NAME_LIMIT = 110, 240
 #: Pixels of a scatter, and between its points and the upper and lower edge.
@@ -43,7 +81,7 @@ _SIZE, _PADDING = (620, 380), 30
 _Point = dict[str, Any]
 
 
-def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: str = "seconds") -> Any:
+def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: Spent = "seconds") -> Any:
     """A heatmap, means, cost or dates; the first two show the `top` systems."""
     if figure == "cost":
         return cost(board, theme, by=by)
@@ -197,28 +235,32 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
     return chart.properties(title=title)
 
 
-def cost(board: Leaderboard, theme: Theme, *, by: str = "seconds") -> Any:
-    """One point per measured system; a line joins those that nothing beats on both axes."""
-    requirement = f"{by} recorded (published figures come without cost)"
-    rows = _rows_with(board, requirement, lambda row: _spent(row, by))
+def cost(board: Leaderboard, theme: Theme, *, by: Spent = "seconds") -> Any:
+    """One point per system of known cost; a line joins those that nothing beats on both axes."""
+    axis = COST_AXES[by]
+    rows = _rows_with(board, axis.requirement, lambda row: _spent(row, by))
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
-        point |= {"kind": KIND_TITLES[row.kind], "x": max(_LEAST, _spent(row, by) or 0.0)}
-        if _has_given_generations(row):
-            point["system"] += " †"
+        point |= {"kind": KIND_TITLES[row.kind], "x": max(axis.least, _spent(row, by) or 0.0)}
     x = alt.X(
         "x:Q",
-        title=MEASURES[by],
+        title=axis.title,
         scale=alt.Scale(type="log", nice=False, padding=_ROOM),
         axis=alt.Axis(format="~g", tickCount=4, grid=False),
     )
-    dashed = "dashed: best mean at that cost or less; cached work as recorded"
-    file_note = "† generations were read from a file, so their cost is not counted"
-    notes = [dashed, file_note] if any(map(_has_given_generations, rows)) else [dashed]
-    title = _title(board, f"quality against {by}", rows, *notes)
-    counted = [
-        point for row, point in zip(rows, points, strict=True) if not _has_given_generations(row)
-    ]
+    notes = list(axis.notes)
+    counted = points
+    if by != "parameters":  # the size of a model is known even if its generations are given
+        reads_file = [_has_given_generations(row) for row in rows]
+        counted = [point for point, is_free in zip(points, reads_file, strict=True) if not is_free]
+        if any(reads_file):
+            notes.append("† generations were read from a file, so their cost is not counted")
+        for point, is_free in zip(points, reads_file, strict=True):
+            point["system"] += " †" if is_free else ""
+    ranked = sum(row.mean is not None for row in board.rows)
+    if by == "parameters" and len(rows) < ranked:
+        notes.append(f"{len(rows)} of {ranked} systems; the size of the others is not known")
+    title = _title(board, f"quality against {axis.unit}", rows, *notes)
     chart = _scatter(points, x, "kind", board, theme, best=_frontier(counted), label_all=True)
     return chart.properties(title=title)
 
@@ -284,7 +326,8 @@ def _label_points(
     chosen = [*best, *dominated]
     indices = [points.index(point) for point in chosen]
     texts = [str(points[index]["system"]) for index in indices]
-    labels = place_labels(positions, indices, texts, above=len(best))
+    line = line_boxes([positions[points.index(point)] for point in best])
+    labels = place_labels(positions, indices, texts, above=len(best), obstacles=line)
     return list(zip(chosen, labels, strict=True))
 
 
@@ -297,8 +340,10 @@ def _has_given_generations(row: Standing) -> bool:
     )
 
 
-def _spent(row: Standing, by: str) -> float | None:
-    """The cost of one query; None where it was not recorded."""
+def _spent(row: Standing, by: Spent) -> float | None:
+    """The cost of one query; None if it is unknown."""
+    if by == "parameters":
+        return count_active_parameters(row.system)
     if row.cost is None or not row.cost.queries:
         return None
     if by == "money":
@@ -306,8 +351,8 @@ def _spent(row: Standing, by: str) -> float | None:
     return row.cost.seconds_per_query if by == "seconds" else row.cost.tokens_per_query
 
 
-def cost_points(board: Leaderboard, by: str = "seconds") -> list[CostPoint]:
-    """The systems with a mean and a recorded cost per query."""
+def cost_points(board: Leaderboard, by: Spent = "seconds") -> list[CostPoint]:
+    """The systems with a mean and a known cost per query."""
     costs = [(row, _spent(row, by)) for row in board.rows]
     return [
         CostPoint(row.name, cost, row.mean)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 #: Pixels of a character and of a line at the size of the labels.
 _CHARACTER, _LINE = 6.2, 13.0
 #: Half the width of a point.
 _POINT = 5.0
+#: Half the width of a line.
+_LINE_HALF = 1.0
 #: The longest name that is drawn, in pixels.
 _LONGEST = 240.0
 
@@ -46,6 +49,7 @@ def place_labels(
     texts: Sequence[str],
     *,
     above: int,
+    obstacles: Sequence[Box] = (),
 ) -> list[Label | None]:
     """Return the label of each named point; None where every position would cover something.
 
@@ -54,8 +58,10 @@ def place_labels(
         indices: The points that get a name.
         texts: Their names.
         above: How many of them, the first ones, are on the line of the best and named above it.
+        obstacles: Other areas that no name may cover.
     """
     covered = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in positions]
+    covered += obstacles
     labels: list[Label | None] = []
     for order, (index, text) in enumerate(zip(indices, texts, strict=True)):
         candidates = _ABOVE if order < above else _BELOW
@@ -69,6 +75,15 @@ def place_labels(
                 break
         labels.append(chosen)
     return labels
+
+
+def line_boxes(corners: Sequence[tuple[float, float]]) -> list[Box]:
+    """Return the area of a line that goes right from each corner and then up to the next one."""
+    boxes = []
+    for (x, y), (next_x, next_y) in pairwise(corners):
+        boxes.append((x, y - _LINE_HALF, next_x, y + _LINE_HALF))
+        boxes.append((next_x - _LINE_HALF, next_y, next_x + _LINE_HALF, y))
+    return boxes
 
 
 def box_of(position: tuple[float, float], label: Label, text: str) -> Box:
