@@ -42,6 +42,7 @@ _EXTRAS = {
     "measure/test_ir_measures_parity.py": ("test",),
     "measure/test_trec_eval_parity.py": ("test",),
     "results/test_select.py": ("web",),
+    "serve/test_listener.py": ("web",),
 }
 #: Files and folders whose tests take more than four seconds of a processor.
 _SLOW = (

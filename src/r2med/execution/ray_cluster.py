@@ -253,7 +253,7 @@ def _check_address(engine: str, address: str | None) -> None:
     """Raise at once if nothing answers at HOST:PORT; Ray itself would retry for minutes.
 
     Ray connects from compiled code, so this function checks offline mode. Names such as `auto`
-    stand for a cluster on this machine.
+    mean a cluster on this machine.
     """
     if address not in (None, *_RAY_NAMES):
         check_address(address)
