@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,17 @@ def test_order_differs_by_reviewer_and_larger_queues_keep_smaller_ones(
     assert queue.order("ann") != queue.order("ben")
     assert sorted(queue.order("ann")) == sorted(queue.order("ben"))
     assert set(queue.pairs) <= set(larger.pairs)
+
+
+def test_up_to_five_pairs_of_a_query_follow_each_other(queue: ReviewQueue) -> None:
+    counts = Counter(query_id for query_id, _ in queue.pairs)
+    changes = sum(
+        first[0] != second[0]
+        for first, second in pairwise([*queue.order("ann"), ("end", "")])
+    )
+
+    assert len(counts) > 1 and max(counts.values()) > 5
+    assert changes <= sum(-(-count // 5) for count in counts.values())
 
 
 def test_codes_do_not_show_ids(queue: ReviewQueue) -> None:
