@@ -297,6 +297,23 @@ def test_labels_of_people_replace_grades_and_their_agreement_is_on_the_card(
     assert "reaches the declared 0.67" in card
 
 
+def test_labels_that_tie_but_mean_the_same_replace_the_grade_of_the_judge(
+    tmp_path: Path, server: LLMServer
+) -> None:
+    warnings: list[str] = []
+    with Resources(RunOptions(llm_url=server.url), warn=warnings.append) as resources:
+        folder = make_judged(tmp_path, resources, review={"size": 400})
+        rows = [row for _, row in read_rows(folder.judged_path)]
+        labels = {(row["query_id"], row["document_id"]): int(row["grade"]) for row in rows}
+        label(folder, "ann", {**labels, ("0", "book-0#1"): 1, ("0", "book-0#2"): 0})
+        label(folder, "bob", {**labels, ("0", "book-0#1"): 0, ("0", "book-0#2"): 3})
+        [frozen] = freeze_build(folder, resources).tasks
+
+    judged = r2med.load_task(frozen).judgements.by_query()["0"]
+    assert (judged["book-0#1"], judged["book-0#2"]) == (0, 1)
+    assert any("2 pairs with different labels not settled" in warning for warning in warnings)
+
+
 def test_a_freeze_says_that_the_declared_agreement_was_not_reached(
     tmp_path: Path, resources: Resources
 ) -> None:
