@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from r2med.errors import MissingError, UsageError, nearest
+from r2med.errors import UsageError, nearest
 from r2med.execution.resources import Warn, log_warning
 from r2med.measure import parse_metric
 from r2med.measure.intervals import Averaging
@@ -122,9 +122,7 @@ def leaderboard(
     ]
     if without_flagged:
         frame = _without_flagged(frame, of_suite)
-    added = added_judgements(of_suite)
-    if not of_suite:
-        _refuse_other_suite(board_suite, result_set.results)
+    added = added_judgements(result_set.results)
     rows: list[Standing] = []
     notes = [_NOT_PRINTED]
     if not added:
@@ -150,18 +148,6 @@ def leaderboard(
         hidden=len(rows) - len(chosen),
         detailed=bool(only),
         judgements=added,
-    )
-
-
-def _refuse_other_suite(suite: Suite, results: Sequence[Result]) -> None:
-    """Refuse a board without any result that has the added judgements of other suites' results."""
-    added = added_judgements(results)
-    if not added:
-        return
-    suites = sorted({result.suite or LOCAL for result in results})
-    raise MissingError(
-        f"no result of suite {suite.name} was measured with added judgements; those with "
-        f"{added} are in: {', '.join(suites)}.\nName the suite: --suite {suites[0]}"
     )
 
 
