@@ -214,9 +214,10 @@ def _calibration_caption(detection: Detection) -> str:
             "whether it is lenient. Have people label a sample: r2med review"
         )
     return (
-        "precision, recall and false alarms in %, 95 % intervals in parentheses. False alarms: "
-        "pairs that are not relevant but are judged relevant; a lenient judge has more of them on "
-        "long passages and on passages that share words with the query. Precision depends on the "
+        "precision, recall and false alarms in %, lengths in characters, 95 % intervals in "
+        "parentheses. False alarms: pairs that are not relevant but are judged relevant; a lenient "
+        "judge has more of them on long passages and on passages that share words with the query. "
+        "Precision depends on the "
         f"share of relevant pairs, here {format_percent(detection.positives / detection.units)}"
     )
 
