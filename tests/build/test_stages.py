@@ -307,9 +307,11 @@ def test_labels_that_tie_but_mean_the_same_replace_the_grade_of_the_judge(
         labels = {(row["query_id"], row["document_id"]): int(row["grade"]) for row in rows}
         label(folder, "ann", {**labels, ("0", "book-0#1"): 1, ("0", "book-0#2"): 0})
         label(folder, "bob", {**labels, ("0", "book-0#1"): 0, ("0", "book-0#2"): 3})
-        [frozen] = freeze_build(folder, resources).tasks
+        outcome = freeze_build(folder, resources)
 
-    judged = r2med.load_task(frozen).judgements.by_query()["0"]
+    judged = r2med.load_task(outcome.tasks[0]).judgements.by_query()["0"]
+    card = (outcome.folder / "README.md").read_text("utf-8")
+    assert "different labels that nobody settled: 2 pairs" in card
     assert (judged["book-0#1"], judged["book-0#2"]) == (0, 1)
     assert any("2 pairs with different labels not settled" in warning for warning in warnings)
 
