@@ -311,7 +311,7 @@ def test_labels_that_tie_but_mean_the_same_replace_the_grade_of_the_judge(
 
     judged = r2med.load_task(outcome.tasks[0]).judgements.by_query()["0"]
     card = (outcome.folder / "README.md").read_text("utf-8")
-    assert "different labels that nobody settled: 2 pairs" in card
+    assert "Different labels of reviewers are not settled: 2 pairs" in card
     assert (judged["book-0#1"], judged["book-0#2"]) == (0, 1)
     assert any("2 pairs with different labels not settled" in warning for warning in warnings)
 

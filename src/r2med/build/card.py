@@ -171,7 +171,7 @@ def _limits(facts: CardFacts) -> str:
         lines.append("- The declared agreement of reviewers was not reached or not measured.")
     if facts.review.disagreements:
         pairs = plural(facts.review.disagreements, "pair")
-        lines.append(f"- Reviewers gave different labels that nobody settled: {pairs}.")
+        lines.append(f"- Different labels of reviewers are not settled: {pairs}.")
     lines.append(
         "- Keep the queries, answers and passages out of training data: `exclusions.jsonl.gz` has "
         "the keys for `r2med audit`."
