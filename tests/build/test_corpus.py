@@ -331,6 +331,13 @@ def test_a_page_in_another_encoding_is_read_as_it_declares() -> None:
 
 
 @needs_libraries
+def test_a_page_that_declares_a_wrong_encoding_is_read_as_the_one_that_was_set() -> None:
+    page = read_html('<meta charset="UTF-8"><p>Café au lait'.encode("latin-1"))
+
+    assert page.text == "Café au lait" and page.notices == ("read as cp1252",)
+
+
+@needs_libraries
 def test_a_deeply_nested_page_is_read_without_recursion() -> None:
     page = read_html(b"<p>Text" + b"<div>" * 50_000 + b"deep")
 

@@ -18,6 +18,7 @@ from r2med.build.items import ItemsOutcome, build_items, classify_by_rules, load
 from r2med.build.prompting import read_object
 from r2med.build.sources import InvalidRow, SourceItem, item_sources, read_items
 from r2med.errors import DataError, MissingError, UsageError
+from r2med.execution.options import RunOptions
 from r2med.execution.resources import Resources
 from tests.build.making import CASES, make_folder, reply, resources_of
 from tests.llm_server import LLMServer, running_llm_server
@@ -77,6 +78,63 @@ def test_a_post_loses_its_markup_and_keeps_its_links(tmp_path: Path) -> None:
     assert item.id == "7"
     assert item.question == "Why do cells swell?\nIn <water> cells swell."
     assert item.references == ("https://example.org/osmosis",)
+
+
+POSTS = """<?xml version="1.0" encoding="utf-8"?>
+<posts>
+  <row Id="1" PostTypeId="1" AcceptedAnswerId="3" Title="Why do cells swell?" Body="&lt;p&gt;In \
+&lt;b&gt;water&lt;/b&gt;&#xA;they do.&lt;/p&gt;" />
+  <row Id="2" PostTypeId="2" ParentId="1" Body="&lt;p&gt;No idea.&lt;/p&gt;" />
+  <row Id="3" PostTypeId="2" ParentId="1" Body="&lt;p&gt;Osmosis, see &lt;a href=&quot;\
+https://example.org/osmosis&quot;&gt;here&lt;/a&gt;.&lt;/p&gt;" />
+  <row Id="4" PostTypeId="1" Title="Open" Body="&lt;p&gt;Nobody knows.&lt;/p&gt;" />
+  <row Id="5" PostTypeId="1" AcceptedAnswerId="99" Title="Lost" Body="Deleted answer" />
+</posts>
+"""
+
+
+def test_a_dump_of_posts_gives_questions_with_their_accepted_answers(tmp_path: Path) -> None:
+    (tmp_path / "Posts.xml").write_text(POSTS, encoding="utf-8")
+    item, *invalid = read_all(make_source(tmp_path, "Posts.xml", "stackexchange"))
+
+    assert isinstance(item, SourceItem)
+    assert (item.id, item.line) == ("1", 3)
+    assert item.question.split() == ["Why", "do", "cells", "swell?", "In", "water", "they", "do."]
+    assert item.answer.split() == ["Osmosis,", "see", "here", "."]
+    assert item.references == ("https://example.org/osmosis",)
+    assert [str(row) for row in invalid] == [
+        "Posts.xml, line 6: the answer is missing or empty.",
+        "Posts.xml, line 7: the answer is missing or empty.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('<posts>\n<row Id="1" Body="cut', "line 2: not a <row /> of XML"),
+        ('<posts>\n<row Id="1" Body="&undefined;" />', "line 2: not a <row /> of XML"),
+        ("<posts></posts>", "has no <row />"),
+    ],
+)
+def test_a_broken_dump_of_posts_is_named(tmp_path: Path, text: str, problem: str) -> None:
+    (tmp_path / "Posts.xml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(DataError, match=problem):
+        read_all(make_source(tmp_path, "Posts.xml", "stackexchange"))
+
+
+def test_many_unusable_rows_are_counted_and_listed_in_the_file(tmp_path: Path) -> None:
+    good = {"id": "good", "question": "Which disease causes red urine?", "answer": "Haematuria"}
+    bad = [{"id": str(number), "question": "What?", "answer": ""} for number in range(14)]
+    write_rows(tmp_path / "rows.jsonl", [good, *bad])
+    folder = make_source(tmp_path, "rows.jsonl", "table")
+    warnings: list[str] = []
+    with Resources(RunOptions(), warn=warnings.append) as resources:
+        build_items(folder, resources)
+
+    assert len(warnings) == 11
+    assert "4 more rows cannot be used" in warnings[-1]
+    assert len(list(read_rows(folder.dropped_items_path))) == 14
 
 
 def test_a_case_report_asks_for_its_diagnosis(tmp_path: Path) -> None:

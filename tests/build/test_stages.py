@@ -14,7 +14,7 @@ import r2med
 from r2med.build.folder import BuildFolder, read_rows, write_rows
 from r2med.build.freeze import freeze_build
 from r2med.build.items import build_items
-from r2med.build.judge import judge_candidates, prepare_judging
+from r2med.build.judge import judge_candidates, load_judged, prepare_judging
 from r2med.build.pool import build_pool, family_of, load_pool
 from r2med.build.review import open_review, record_review
 from r2med.errors import DataError, MissingError, UsageError
@@ -167,6 +167,62 @@ def test_a_change_of_items_makes_later_stages_out_of_date(
     assert r2med.load_task(outcome.tasks[0]).query("0") == "An edited question?"
 
 
+def test_an_edited_pool_is_judged_as_edited_and_not_overwritten_without_force(
+    tmp_path: Path, resources: Resources
+) -> None:
+    folder = make_judged(tmp_path, resources)
+    rows = [row for _, row in read_rows(folder.pool_path)]
+    write_rows(folder.pool_path, rows[:-1])
+
+    with pytest.raises(UsageError, match=r"pool\.jsonl was edited"):
+        build_pool(folder, resources)
+    with pytest.raises(UsageError, match=r"pool\.jsonl changed after `build judge`"):
+        freeze_build(folder, resources)
+    judge_candidates(folder, prepare_judging(folder, resources), resources)
+    assert len(load_judged(folder)) == len(rows) - 1
+    build_pool(folder, resources, force=True)
+    assert [row for _, row in read_rows(folder.pool_path)] == rows
+
+
+def test_edited_judgements_are_frozen_and_not_overwritten_without_force(
+    tmp_path: Path, resources: Resources
+) -> None:
+    folder = make_judged(tmp_path, resources)
+    before = folder.judged_path.read_bytes()
+    rows = [row for _, row in read_rows(folder.judged_path)]
+    changed = next(row for row in rows if row["relevant"])
+    changed["relevant"] = False
+    write_rows(folder.judged_path, rows)
+
+    with pytest.raises(UsageError, match=r"judged\.jsonl was edited"):
+        judge_candidates(folder, prepare_judging(folder, resources), resources)
+    [frozen] = freeze_build(folder, resources).tasks
+    judged = r2med.load_task(frozen).judgements.by_query()
+    assert judged[changed["query_id"]][changed["document_id"]] == 0
+    judge_candidates(folder, prepare_judging(folder, resources), resources, force=True)
+    assert folder.judged_path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"relevant": "yes"}, r"line 2: 'relevant' is 'yes', expected true, false or null"),
+        ({"extra": 1}, "line 2: not a judged candidate"),
+        (None, "line 2: the pair .* is in an earlier line"),
+    ],
+)
+def test_a_wrong_row_of_judged_candidates_is_named(
+    tmp_path: Path, resources: Resources, change: Mapping[str, object] | None, problem: str
+) -> None:
+    folder = make_judged(tmp_path, resources)
+    rows = [row for _, row in read_rows(folder.judged_path)]
+    rows[1] = rows[0] if change is None else {**rows[1], **change}
+    write_rows(folder.judged_path, rows)
+
+    with pytest.raises(DataError, match=problem):
+        freeze_build(folder, resources)
+
+
 def test_a_judge_that_answers_nonsense_is_stopped_and_what_it_judged_is_kept(
     tmp_path: Path, server: LLMServer, resources: Resources
 ) -> None:
@@ -239,6 +295,25 @@ def test_labels_of_people_replace_grades_and_their_agreement_is_on_the_card(
     assert {"q_id": "0", "p_id": "book-0#2", "score": 0} in rows
     card = (outcome.folder / "README.md").read_text("utf-8")
     assert "reaches the declared 0.67" in card
+
+
+def test_labels_that_tie_but_mean_the_same_replace_the_grade_of_the_judge(
+    tmp_path: Path, server: LLMServer
+) -> None:
+    warnings: list[str] = []
+    with Resources(RunOptions(llm_url=server.url), warn=warnings.append) as resources:
+        folder = make_judged(tmp_path, resources, review={"size": 400})
+        rows = [row for _, row in read_rows(folder.judged_path)]
+        labels = {(row["query_id"], row["document_id"]): int(row["grade"]) for row in rows}
+        label(folder, "ann", {**labels, ("0", "book-0#1"): 1, ("0", "book-0#2"): 0})
+        label(folder, "bob", {**labels, ("0", "book-0#1"): 0, ("0", "book-0#2"): 3})
+        outcome = freeze_build(folder, resources)
+
+    judged = r2med.load_task(outcome.tasks[0]).judgements.by_query()["0"]
+    card = (outcome.folder / "README.md").read_text("utf-8")
+    assert "Different labels of reviewers are not settled: 2 pairs" in card
+    assert (judged["book-0#1"], judged["book-0#2"]) == (0, 1)
+    assert any("2 pairs with different labels not settled" in warning for warning in warnings)
 
 
 def test_a_freeze_says_that_the_declared_agreement_was_not_reached(

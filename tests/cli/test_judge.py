@@ -109,6 +109,11 @@ def test_scores_with_added_judgements_are_labelled_everywhere() -> None:
     board = json.loads(run("leaderboard", "--suite", "demo", *added, "--json").out)
     assert board["judgements"] == label and "left out" in board["notes"][0]
     assert label in run("leaderboard", "--suite", "demo", *added, "--format", "csv").out
+    other_suite = run("leaderboard", "--judgements", "mine")
+    assert other_suite.code == 1 and "--suite demo" in other_suite.err
+    assert run("explore", "--judgements", "mine", "--bundle", "site").code == 0
+    pages = [path.read_text("utf-8") for path in Path("site").rglob("*.html")]
+    assert all(f"Judgements: {label}" in page for page in pages)
     library = Library("r2med-results", judgements="mine")
     client = TestClient(create_app(library), base_url="http://127.0.0.1")
     for page in ("/", "/tasks", "/task/demo/biology", "/about"):

@@ -282,6 +282,30 @@ def test_a_selected_span_can_be_removed(browser: Any, session: ReviewSession) ->
     assert [decision.span for decision in session.store.decisions("ann").values()] == [""]
 
 
+def test_a_sentence_is_marked_by_keyboard(browser: Any, session: ReviewSession) -> None:
+    session.texts = lambda pair: {
+        "query": "Which passage?",
+        "passage": "First words. The second passage sentence. And a third.",
+        "answer": "",
+        "reasoning": "",
+    }
+    with serving_review(session) as url:
+        page = browser.new_page()
+        page.goto(url)
+        for key in ("n", "n", "n", "n", "p"):
+            page.keyboard.press(key)
+        page.wait_for_function("document.querySelector('[name=span]').value.includes('second')")
+        press(page, "3")
+        page.keyboard.press("n")
+        page.wait_for_function("document.getElementById('span-shown').hidden === false")
+        page.keyboard.press("x")
+        press(page, "0")
+        page.close()
+
+    spans = [decision.span for decision in session.store.decisions("ann").values()]
+    assert spans == ["The second passage sentence.", ""]
+
+
 def test_labels_are_in_reach_on_a_telephone_and_cover_nothing(
     browser: Any, session: ReviewSession
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from r2med.errors import DataError, MissingError, UsageError
 from r2med.judge.added import choose_judgements
+from r2med.judge.agreement import measure_agreement
 from r2med.judge.pool import query_texts, texts_of
 from r2med.judge.review import (
     ReviewQueue,
@@ -91,6 +93,16 @@ def test_order_differs_by_reviewer_and_larger_queues_keep_smaller_ones(
     assert queue.order("ann") != queue.order("ben")
     assert sorted(queue.order("ann")) == sorted(queue.order("ben"))
     assert set(queue.pairs) <= set(larger.pairs)
+
+
+def test_up_to_five_pairs_of_a_query_follow_each_other(queue: ReviewQueue) -> None:
+    counts = Counter(query_id for query_id, _ in queue.pairs)
+    changes = sum(
+        first[0] != second[0] for first, second in pairwise([*queue.order("ann"), ("end", "")])
+    )
+
+    assert len(counts) > 1 and max(counts.values()) > 5
+    assert changes <= sum(-(-count // 5) for count in counts.values())
 
 
 def test_codes_do_not_show_ids(queue: ReviewQueue) -> None:
@@ -224,6 +236,8 @@ def test_the_report_compares_people_and_judges(
     report = report_review(TASK, queue, store, [judged])
 
     assert report.agreement.raters == ("ann", "ben", "judge x")
+    assert report.alpha_of_reviewers == measure_agreement(store.labels(), GRADED.scale).alpha
+    assert report.alpha_of_reviewers != report.agreement.alpha
     pairs = {(p.first, p.second): p for p in report.agreement.pairs}
     assert pairs["ann", "judge x"].percent.value == 1.0
     kappa = pairs["ann", "ben"].weighted_kappa.value

@@ -9,6 +9,7 @@ from pathlib import Path
 from r2med.build.folder import BenchmarkSettings, BuildRecord
 from r2med.build.funnel import Funnel, funnel_markdown
 from r2med.build.review import ReviewState
+from r2med.errors import plural
 
 _CONFIGS = ("corpus", "query", "qrels", "gold", "undecided")
 
@@ -168,6 +169,9 @@ def _limits(facts: CardFacts) -> str:
         lines.append(f"- {written:,} reasoning paths were written by a language model.")
     if not facts.review.is_reached:
         lines.append("- The declared agreement of reviewers was not reached or not measured.")
+    if facts.review.disagreements:
+        pairs = plural(facts.review.disagreements, "pair")
+        lines.append(f"- Different labels of reviewers are not settled: {pairs}.")
     lines.append(
         "- Keep the queries, answers and passages out of training data: `exclusions.jsonl.gz` has "
         "the keys for `r2med audit`."

@@ -402,8 +402,8 @@ def _check_audit(audit: SelfAudit) -> Iterator[CheckVerdict]:
     }
     advice = {
         "repeated queries": "Delete one of each pair in items.jsonl",
-        "repeated passages": "Fold near duplicates in [corpus]",
-        "positives repeated": "Fold near duplicates in [corpus]",
+        "repeated passages": "Lower [corpus] near_duplicates, or delete one of each pair",
+        "positives repeated": "Lower [corpus] near_duplicates, or delete one of each pair",
     }
     for check, repeats in groups.items():
         examples = ", ".join(f"{repeat.id} and {repeat.other_id}" for repeat in repeats[:3])

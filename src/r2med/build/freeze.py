@@ -35,7 +35,7 @@ from r2med.build.judge import load_judged
 from r2med.build.review import ReviewState, read_review, record_review
 from r2med.build.searching import run_system
 from r2med.build.working_task import check_current, hash_inputs, load_working_task, make_queries
-from r2med.errors import DataError
+from r2med.errors import DataError, plural
 from r2med.execution.resources import Resources
 from r2med.judge.pool import texts_of
 from r2med.judge.rubric import find_rubric
@@ -101,6 +101,12 @@ def freeze_build(folder: BuildFolder, resources: Resources) -> FreezeOutcome:
     with folder.hold("freeze"):
         task, items = load_working_task(folder)
         _, review = record_review(folder, warn=resources.warn)
+        if review.disagreements:
+            resources.warn(
+                f"{plural(review.disagreements, 'pair')} with different labels not settled: "
+                "without a majority on relevance the judge's grade counts. Settle them on the page "
+                f"of: r2med build review {folder.path} --reviewer NAME"
+            )
         relevance = decide_relevance(folder, resources)
         queries_in = len(items)
         drops: Counter[str] = Counter()

@@ -24,6 +24,8 @@ from r2med.settings import read_packaged_toml, setting, settings_identity
 QueryType = Literal["diagnosis", "test", "treatment", "mechanism", "other"]
 TYPES: tuple[QueryType, ...] = get_args(QueryType)
 RULES = "rules"
+#: Unusable rows that are named one by one.
+_MOST_WARNINGS = 10
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*\s*$")
 _OPTION_PHRASES = (
     (re.compile(r"\b(?:which|what) of the following\b", re.IGNORECASE), "which"),
@@ -130,10 +132,15 @@ def build_items(
         rows = [row for source in sources for row in read_items(source)]
         invalid = [row for row in rows if isinstance(row, InvalidRow)]
         if invalid and strict:
-            listed = "\n".join(str(row) for row in invalid[:10])
+            listed = "\n".join(str(row) for row in invalid[:_MOST_WARNINGS])
             raise DataError(f"{plural(len(invalid), 'row')} cannot be used:\n{listed}")
-        for row in invalid:
+        for row in invalid[:_MOST_WARNINGS]:
             resources.warn(f"{row} It is left out.")
+        if len(invalid) > _MOST_WARNINGS:
+            resources.warn(
+                f"{plural(len(invalid) - _MOST_WARNINGS, 'more row')} cannot be used and are left "
+                f"out; all are in {folder.dropped_items_path.name}."
+            )
         read = [row for row in rows if isinstance(row, SourceItem)]
         funnel = _Filter(_to_item(item) for item in _check_ids(read))
         funnel.dropped += [

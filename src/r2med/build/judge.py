@@ -106,16 +106,24 @@ def prepare_judging(
 
 
 def judge_candidates(
-    folder: BuildFolder, prepared: PreparedJudging, resources: Resources
+    folder: BuildFolder, prepared: PreparedJudging, resources: Resources, *, force: bool = False
 ) -> JudgeOutcome:
     """Judge the candidates without a judgement, and write judged.jsonl.
 
     Judgements are stored as they arrive, so an interrupted command continues where it stopped.
 
+    Args:
+        folder: The benchmark's folder.
+        prepared: The pool and the judges.
+        resources: Callbacks for warnings and progress.
+        force: Overwrite a judged.jsonl that was edited.
+
     Raises:
+        UsageError: judged.jsonl was edited.
         DataError: More than 5 % of the answers cannot be read; judgements so far are kept.
     """
     with folder.hold("judge"):
+        folder.check_unedited("judge", force=force)
         task, panel = prepared.task, prepared.panel
         name = f"{panel.rubric.name}-{texts_hash(task)[:8]}-{_panel_key(panel)}"
         depth = max(len(prepared.pool.ask), 1)
@@ -155,19 +163,29 @@ def judge_candidates(
 
 
 def load_judged(folder: BuildFolder) -> list[JudgedCandidate]:
-    """Return the candidates of judged.jsonl.
+    """Return the candidates of judged.jsonl, as written or as people edited them.
 
     Raises:
-        DataError: A row lacks a field; the message names the line.
+        DataError: A row lacks a field, has an unexpected value or repeats a pair; the message names
+            the line.
     """
     path = folder.need(folder.judged_path, "judge")
-    candidates = []
+    candidates: dict[Pair, JudgedCandidate] = {}
     for line, row in read_rows(path):
         try:
-            candidates.append(JudgedCandidate(**row))
+            candidate = JudgedCandidate(**row)
         except TypeError as problem:
             raise DataError(f"{path}, line {line}: not a judged candidate ({problem}).") from None
-    return candidates
+        if candidate.relevant is not None and not isinstance(candidate.relevant, bool):
+            raise DataError(
+                f"{path}, line {line}: 'relevant' is {row['relevant']!r}, expected true, false or "
+                "null (undecided)."
+            )
+        pair = (candidate.query_id, candidate.document_id)
+        if pair in candidates:
+            raise DataError(f"{path}, line {line}: the pair {pair} is in an earlier line.")
+        candidates[pair] = candidate
+    return list(candidates.values())
 
 
 def find_judgement_set(folder: BuildFolder, task: Task, resources_warn: Any) -> JudgementSet:

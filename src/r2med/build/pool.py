@@ -93,18 +93,24 @@ class PoolOutcome:
     record: BuildRecord
 
 
-def build_pool(folder: BuildFolder, resources: Resources) -> PoolOutcome:
+def build_pool(folder: BuildFolder, resources: Resources, *, force: bool = False) -> PoolOutcome:
     """Search with every system from every view, and write pool.jsonl.
 
     Finished lists are stored in the folder `runs`, so an interrupted command continues.
 
+    Args:
+        folder: The benchmark's folder.
+        resources: Models, workers, and callbacks.
+        force: Overwrite a pool.jsonl that was edited.
+
     Raises:
-        UsageError: A view is not known, or a system is named twice.
+        UsageError: A view is not known, a system is named twice, or pool.jsonl was edited.
         DataError: No system found a document.
     """
     settings = folder.stage_settings("pool", PoolSettings)
     _check_settings(settings)
     with folder.hold("pool"):
+        folder.check_unedited("pool", force=force)
         task, items = load_working_task(folder)
         families = {family_of(system) for system in settings.systems}
         if len(families) < FEWEST_FAMILIES:

@@ -151,7 +151,7 @@ def read_review(folder: BuildFolder, *, warn: Warn) -> tuple[ReviewState, dict[P
         wanted_reviewers=settings.reviewers,
         disagreements=len(store.disagreements()) if labels else 0,
     )
-    return state, store.final_labels() if labels else {}
+    return state, store.final_labels(store.queue().rubric) if labels else {}
 
 
 def _open_store(folder: BuildFolder, task: Task, warn: Warn) -> ReviewStore:

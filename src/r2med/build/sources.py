@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from r2med.build.folder import BuildFolder
+from r2med.build.posts import read_posts
 from r2med.errors import DataError, MissingError, UsageError, nearest
 from r2med.tasks.reading.jsonl import decode_line
 from r2med.tasks.reading.lines import blocks, lines
@@ -204,6 +205,9 @@ def _rows(source: ItemSource) -> Iterator[tuple[int, Mapping[str, Any]]]:
     suffixes = {suffix.lower() for suffix in source.path.suffixes}
     if {".csv", ".tsv"} & suffixes:
         yield from _read_table(source.path, "\t" if ".tsv" in suffixes else None)
+        return
+    if source.format == "stackexchange" and ".xml" in suffixes:
+        yield from read_posts(source.path)
         return
     for number, content in lines(source.path):
         where = f"{source.path}, line {number}"

@@ -63,14 +63,17 @@ def hash_inputs(folder: BuildFolder) -> dict[str, str]:
 
 
 def check_current(folder: BuildFolder, stage: Stage) -> None:
-    """Raise UsageError if items or corpus changed since a stage read them."""
+    """Raise UsageError if items, corpus or pool changed since a stage read them."""
     record = folder.record(stage)
     if record is None:
         raise UsageError(
             f"{folder.path}: `build {stage}` has not finished. Run: r2med build {stage} "
             f"{folder.path}"
         )
-    for name, current_hash in hash_inputs(folder).items():
+    current_hashes = hash_inputs(folder)
+    if folder.pool_path.name in record.inputs:
+        current_hashes[folder.pool_path.name] = hash_file(folder.need(folder.pool_path, "pool"))
+    for name, current_hash in current_hashes.items():
         if record.inputs.get(name) != current_hash:
             raise UsageError(
                 f"{folder.path / name} changed after `build {stage}` read it. Run it again: "

@@ -128,6 +128,7 @@ def make_pool(
     llm_url: options.LlmUrl = None,
     max_tokens: options.MaxTokens = None,
     max_cost: options.MaxCost = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Search with several systems from three views, and pool their documents.
@@ -139,7 +140,7 @@ def make_pool(
 
     opened = _open(folder)
     with progress() as bar, options.open_resources(context.params, bar) as resources:
-        outcome = build_pool(opened, resources)
+        outcome = build_pool(opened, resources, force=force)
     if as_json:
         echo_json(vars(outcome.record))
         return
@@ -162,6 +163,7 @@ def judge_pooled(
     max_tokens: options.MaxTokens = None,
     max_cost: options.MaxCost = None,
     concurrency: options.Concurrency = None,
+    force: options.Force = False,
     as_json: options.Json = False,
 ) -> None:
     """Grade every candidate with a language model, by the rubric of build.toml."""
@@ -179,7 +181,7 @@ def judge_pooled(
             )
         if estimate:
             return
-        outcome = judge_candidates(opened, prepared, resources)
+        outcome = judge_candidates(opened, prepared, resources, force=force)
     record = outcome.record
     if as_json:
         echo_json(vars(record))

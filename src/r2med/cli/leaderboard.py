@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from r2med.cli import options
+from r2med.errors import MissingError
 from r2med.report.console import notice
 from r2med.report.formats import show
 
@@ -105,6 +106,12 @@ def leaderboard(
         root=data_root,
         tell=notice,
     )
+    if board.judgements and not board.rows and not board.hidden:
+        raise MissingError(
+            f"no result of suite {board.suite.name} was measured with {board.judgements}.\n"
+            "Name the suite or the tasks that have such judgements: --suite demo, --task TASK; see "
+            "r2med judge list."
+        )
     if body_system is not None:
         from r2med.results.body_systems import score_board_by_body_system
 

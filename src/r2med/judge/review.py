@@ -32,6 +32,8 @@ FOLDER = "reviews"
 SIZE = 200
 #: Share of the queue whose answer is known, to check attention.
 CHECKS = 0.1
+#: Pairs of one query that follow each other.
+_BLOCK = 5
 _QUEUE = "queue.json"
 _SUFFIX = ".reviewed"
 _SCHEMA = 1
@@ -51,8 +53,21 @@ class ReviewQueue:
     """Hash of the task's documents and queries."""
 
     def order(self, reviewer: str) -> list[Pair]:
-        """Return the pairs in the order of one reviewer."""
-        return draw(self.pairs, f"review/{reviewer}")
+        """Return the pairs in the order of one reviewer.
+
+        Up to five pairs of one query follow each other, so that a reviewer reads a query once for
+        all of them.
+        """
+        purpose = f"review/{reviewer}"
+        by_query: dict[str, list[Pair]] = {}
+        for pair in draw(self.pairs, purpose):
+            by_query.setdefault(pair[0], []).append(pair)
+        blocks = {
+            pairs[start]: pairs[start : start + _BLOCK]
+            for pairs in by_query.values()
+            for start in range(0, len(pairs), _BLOCK)
+        }
+        return [pair for first in draw(blocks, purpose) for pair in blocks[first]]
 
     @cached_property
     def codes(self) -> dict[str, Pair]:

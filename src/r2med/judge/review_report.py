@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from r2med.errors import MissingError
-from r2med.judge.agreement import AgreementTable, measure_agreement
+from r2med.judge.agreement import AgreementTable, Statistic, measure_agreement
 from r2med.judge.calibration import Calibration, calibrate
 from r2med.judge.review import AttentionCheck, ReviewQueue, ReviewStore, check_attention
 from r2med.judge.store import JudgementSet
@@ -23,6 +23,9 @@ class ReviewReport(Tabular):
 
     task: str
     agreement: AgreementTable
+    """Reviewers and judges."""
+    alpha_of_reviewers: Statistic
+    """Krippendorff's alpha of the reviewers alone; None as value with one reviewer."""
     judges: tuple[Calibration, ...]
     """Each judge against the labels of people."""
     attention: tuple[AttentionCheck, ...]
@@ -48,6 +51,7 @@ class ReviewReport(Tabular):
             "settled": self.settled,
             "open_pairs": self.open_pairs,
             "agreement": self.agreement.to_json(),
+            "alpha_of_reviewers": asdict(self.alpha_of_reviewers),
             "judges": [calibration.to_json() for calibration in self.judges],
             "attention": [asdict(check) for check in self.attention],
         }
@@ -79,6 +83,7 @@ def report_review(
     return ReviewReport(
         task=task.name,
         agreement=measure_agreement(raters, queue.rubric.scale),
+        alpha_of_reviewers=measure_agreement(labels, queue.rubric.scale).alpha,
         judges=tuple(
             calibrate(
                 judged.name, judged.grades(), relevance, judged.rubric, task, reference="people"

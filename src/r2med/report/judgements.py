@@ -79,8 +79,9 @@ def draw_stored_sets(stored: StoredSets, out: Paper) -> None:
 def draw_agreement(table: AgreementTable, out: Paper) -> None:
     """Print agreement of all pairs of raters, and alpha over all of them."""
     out.print(
-        f"Krippendorff's alpha {_statistic(table.alpha)} over {plural(table.units, 'pair')} with "
-        f"two labels or more, {plural(len(table.raters), 'rater')}.",
+        f"Krippendorff's alpha of all raters {_statistic(table.alpha)} over "
+        f"{plural(table.units, 'pair')} with two labels or more, "
+        f"{plural(len(table.raters), 'rater')}.",
         style="bold",
     )
     columns = [
@@ -106,11 +107,31 @@ def draw_agreement(table: AgreementTable, out: Paper) -> None:
 def draw_review(report: ReviewReport, out: Paper) -> None:
     """Print agreement of reviewers and judges, each judge against people, and attention."""
     out.print(
-        f"{report.task}: {plural(report.pairs, 'pair')} reviewed, {report.disagreements} "
-        f"disagreements to settle, {report.settled} settled",
+        f"{report.task}: {plural(report.pairs, 'pair')} reviewed, "
+        f"{plural(report.disagreements, 'disagreement')} to settle, {report.settled:,} settled",
         style="bold",
     )
+    if len(report.attention) > 1:
+        out.print(
+            f"Krippendorff's alpha of the reviewers {_statistic(report.alpha_of_reviewers)}.",
+            style="bold",
+        )
     draw_agreement(report.agreement, out)
+    if any(check.checked for check in report.attention):
+        _draw_attention(report, out)
+    if report.open_pairs and report.judges:
+        out.print()
+        out.print(
+            "Without a majority or a settlement, and left out below, which favours the judge: "
+            f"{plural(report.open_pairs, 'pair')}."
+        )
+    for calibration in report.judges:
+        if calibration.pairs:
+            out.print()
+            _draw_calibration(calibration, out)
+
+
+def _draw_attention(report: ReviewReport, out: Paper) -> None:
     checks: list[list[Cell]] = [
         [SystemName(check.reviewer), str(check.checked), str(check.correct)]
         for check in report.attention
@@ -118,16 +139,6 @@ def draw_review(report: ReviewReport, out: Paper) -> None:
     out.print()
     columns = make_columns("reviewer", ">known pairs seen", ">labelled right")
     out.print(Grid(columns, checks, caption="pairs that the benchmark judged, to check attention"))
-    if report.open_pairs and report.judges:
-        out.print()
-        out.print(
-            f"{plural(report.open_pairs, 'pair')} that reviewers neither agree on nor settled are "
-            "left out below, which favours the judge."
-        )
-    for calibration in report.judges:
-        if calibration.pairs:
-            out.print()
-            _draw_calibration(calibration, out)
 
 
 def _effects(report: JudgeReport) -> Grid:
@@ -203,9 +214,10 @@ def _calibration_caption(detection: Detection) -> str:
             "whether it is lenient. Have people label a sample: r2med review"
         )
     return (
-        "precision, recall and false alarms in %, 95 % intervals in parentheses. False alarms: "
-        "pairs that are not relevant but are judged relevant; a lenient judge has more of them on "
-        "long passages and on passages that share words with the query. Precision depends on the "
+        "precision, recall and false alarms in %, lengths in characters, 95 % intervals in "
+        "parentheses. False alarms: pairs that are not relevant but are judged relevant; a lenient "
+        "judge has more of them on long passages and on passages that share words with the query. "
+        "Precision depends on the "
         f"share of relevant pairs, here {format_percent(detection.positives / detection.units)}"
     )
 

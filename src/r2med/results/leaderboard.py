@@ -122,7 +122,7 @@ def leaderboard(
     ]
     if without_flagged:
         frame = _without_flagged(frame, of_suite)
-    added = added_judgements(of_suite)
+    added = added_judgements(result_set.results)
     rows: list[Standing] = []
     notes = [_NOT_PRINTED]
     if not added:

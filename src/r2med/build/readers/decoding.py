@@ -21,16 +21,18 @@ _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _MOST_BINARY = 0.001
 
 
-def decode(data: bytes, fallback: str = FALLBACK) -> tuple[str, str]:
+def decode(data: bytes, *fallbacks: str) -> tuple[str, str]:
     """Return the text and the encoding it was read with.
 
-    A byte order mark decides; otherwise UTF-8, and if that fails the fallback.
+    A byte order mark decides; otherwise UTF-8, and if that fails the first fallback that fits,
+    cp1252 if none is given.
 
     Raises:
         UnreadableFileError: The file is binary or in an unknown encoding.
     """
     encodings = [name for mark, name in _MARKS if data.startswith(mark)][:1]
-    for encoding in encodings or ["utf-8", fallback]:
+    candidates = encodings or list(dict.fromkeys(["utf-8", *(fallbacks or (FALLBACK,))]))
+    for encoding in candidates:
         try:
             text = data.decode(encoding)
         except (UnicodeDecodeError, LookupError):
@@ -38,7 +40,7 @@ def decode(data: bytes, fallback: str = FALLBACK) -> tuple[str, str]:
         if len(_BINARY.findall(text[:100_000])) > _MOST_BINARY * min(len(text), 100_000):
             raise UnreadableFileError("not a text file (binary data)")
         return _BINARY.sub(" ", text).replace("\r\n", "\n").replace("\r", "\n"), encoding
-    raise UnreadableFileError(f"neither UTF-8 nor {fallback}")
+    raise UnreadableFileError(f"not in the encoding {' or '.join(candidates)}")
 
 
 def describe_encoding(encoding: str) -> tuple[str, ...]:

@@ -32,8 +32,8 @@ def read_html(data: bytes, fallback: str = FALLBACK) -> Extracted:
     from lxml import etree, html
 
     declared = _CHARSET.search(data[:4096])
-    encoding_hint = declared[1].decode("ascii") if declared else fallback
-    text, encoding = decode(data, encoding_hint)
+    fallbacks = [declared[1].decode("ascii").lower(), fallback] if declared else [fallback]
+    text, encoding = decode(data, *fallbacks)
     if not text.strip():
         raise UnreadableFileError("empty")
     parser = html.HTMLParser(

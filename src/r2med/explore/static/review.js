@@ -50,6 +50,35 @@ document.addEventListener("selectionchange", () => {
   shown.querySelector("q").textContent = text;
 });
 
+// Keys n and p select the next and the previous sentence, because text cannot be selected by keyboard.
+const SENTENCE_STEPS = { n: 1, p: -1 };
+let sentenceIndex = -1;
+
+function selectSentence(step) {
+  const segmenter = new Intl.Segmenter("en", { granularity: "sentence" });
+  const sentences = [...segmenter.segment(passage.textContent)].filter((part) => part.segment.trim());
+  if (!sentences.length) return;
+  sentenceIndex = Math.min(Math.max(sentenceIndex + step, 0), sentences.length - 1);
+  const { index, segment } = sentences[sentenceIndex];
+  const range = document.createRange();
+  range.setStart(...findOffset(index));
+  range.setEnd(...findOffset(index + segment.trimEnd().length));
+  document.getSelection().removeAllRanges();
+  document.getSelection().addRange(range);
+  const distance = range.getBoundingClientRect().top - passage.getBoundingClientRect().top;
+  passage.scrollTop += distance - 4;
+}
+
+function findOffset(offset) {
+  const walker = document.createTreeWalker(passage, NodeFilter.SHOW_TEXT);
+  let node = walker.nextNode();
+  while (node && offset > node.length) {
+    offset -= node.length;
+    node = walker.nextNode();
+  }
+  return [node, offset];
+}
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   const typing = event.target.matches("textarea, input, select");
@@ -58,6 +87,11 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "c" && form) {
     event.preventDefault();
     form.querySelector("textarea").focus();
+    return;
+  }
+  if (event.key in SENTENCE_STEPS && passage && form && form.elements.span) {
+    event.preventDefault();
+    selectSentence(SENTENCE_STEPS[event.key]);
     return;
   }
   const target = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
