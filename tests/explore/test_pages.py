@@ -16,21 +16,26 @@ import r2med
 from r2med.errors import LimitError, UsageError
 from r2med.evaluation.explain import term_changes
 from r2med.evaluation.status import CellStatus, End, Status
-from r2med.evaluation.trial import try_query
+from r2med.evaluation.trial import Tried, try_query
 from r2med.explore.library import Cache, Library, Snapshot
+from r2med.explore.pages import compare as compare_module
 from r2med.explore.pages.about import running_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import ORDERS, QueryData, answer, query_page
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
+from r2med.explore.pages.trial import Outcome, trial_page
+from r2med.explore.pages.trial import Request as TrialRequest
 from r2med.explore.render import Axis, server_link
+from r2med.measure.verdicts import Verdict, all_pairs
 from r2med.paths import cache_folder
 from r2med.results.compare import QueryScores
 from r2med.results.overlap import write_audit
 from r2med.results.record import RerankRecord, Result
 from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
+from r2med.systems.output import StageCost
 from r2med.systems.registry import is_plain
 from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
@@ -162,6 +167,19 @@ def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(
     assert "Biology is contaminated by it: it holds 3 queries" in page
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, "1 ms"), (0.0042, "4 ms"), (0.9, "900 ms"), (3.3, "3.3 s")]
+)
+def test_a_short_time_is_not_shown_as_zero(library: Library, seconds: float, words: str) -> None:
+    request = TrialRequest("porphyria", TASK, ("bm25",))
+    cost = StageCost(part="bm25", stage="search", seconds=seconds)
+    tried = Tried(stages=[("bm25", [("medqa-diag-001", 1.0)])], costs=(cost,), searched="")
+
+    page = trial_page(library.snapshot(), server_link, (), request, Outcome({"bm25": tried}))
+
+    assert f"documents, in {words}." in page
+
+
 def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> None:
     snapshot = library.snapshot()
     page = compare_page(
@@ -203,6 +221,31 @@ def test_a_verdict_is_corrected_over_all_stored_pairs_as_the_leaderboard_is(
         is_significant = float(corrected.removeprefix("&lt;")) < 0.05
         shares_a_band = bool(set(rows[first].letters) & set(rows[second].letters))
         assert is_significant != shares_a_band
+
+
+@pytest.mark.parametrize("p_corrected", [0.004, 0.6])
+def test_rows_of_means_are_bold_only_where_the_sentence_says_significant(
+    library: Library, monkeypatch: pytest.MonkeyPatch, p_corrected: float
+) -> None:
+    r2med.evaluate_all(["bm25", "bm25-lucene"], "demo/biology")
+
+    def correct(verdict: Verdict) -> Verdict:
+        return replace(verdict, p_corrected=p_corrected, family=all_pairs(4))
+
+    monkeypatch.setattr(
+        compare_module, "decide_pair", lambda _, found, *__: correct(*found.verdicts)
+    )
+    page = compare_page(
+        library.snapshot(),
+        server_link,
+        scope="demo",
+        systems=["bm25-lucene", "bm25"],
+        metric="ndcg@10",
+    )
+
+    totals = re.findall(r'<tr class="measured total">.*?</tr>', page, re.DOTALL)
+    assert len(totals) == 2
+    assert all(("number strong" in row) == (p_corrected < 0.05) for row in totals)
 
 
 def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_system(
