@@ -62,7 +62,7 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
 
 def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
     def lists(snapshot: Snapshot, *systems: str) -> object:
-        data = QueryData(snapshot, TASK, "8", systems=systems)
+        data = QueryData.read(snapshot, TASK, "8", systems=systems)
         query_page(data, server_link)
         return library.lists.get((server_link, data.origin), lambda: pytest.fail("not kept"))
 
@@ -82,7 +82,7 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
     system, store = "bm25 + bm25-nano", Store(library.folder)
 
     def origin() -> object:
-        return QueryData(library.snapshot(), TASK, "8", systems=[system]).origin
+        return QueryData.read(library.snapshot(), TASK, "8", systems=[system]).origin
 
     r2med.evaluate_all([system, "bm25[k1=2]"], TASK)
     results = library.snapshot().of_task(TASK)
@@ -100,7 +100,7 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
 def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:
     snapshot = library.snapshot()
     task, result = library.task(TASK), snapshot.of_task(TASK)["bm25"]
-    positives = [name for name, _ in QueryData(snapshot, TASK, "8").positives]
+    positives = [name for name, _ in QueryData.read(snapshot, TASK, "8").positives]
     prepared: list[object] = []
 
     def prepare(retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
@@ -257,7 +257,7 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
         for system in ("bm25", "bm25-lucene")
     )
 
-    data = QueryData(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"])
+    data = QueryData.read(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"])
     html = query_page(data, server_link)
 
     moves = {name: other[name] - rank for name, rank in list(here.items())[:10]}
@@ -269,8 +269,8 @@ def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Libra
     snapshot = library.snapshot()
     texts = []
     for query_id in r2med.load_task(TASK).queries.ids.to_pylist():
-        data = QueryData(snapshot, TASK, query_id, systems=["bm25-lucene"])
-        finding = data.columns[0]["finding"]
+        data = QueryData.read(snapshot, TASK, query_id, systems=["bm25-lucene"])
+        finding = data.columns[0].finding
         assert finding is not None
         ranks = [each.rank for each in finding.missed]
         texts.append(answer(data))
@@ -380,7 +380,7 @@ def test_the_next_query_is_the_next_of_the_list_of_hardest_queries(library: Libr
     page = task_page(snapshot, server_link, TASK, metric="ndcg@10")
     listed = re.findall(r'/query/(\d+)"', page)[:8]
 
-    places = [QueryData(snapshot, TASK, name) for name in listed]
+    places = [QueryData.read(snapshot, TASK, name) for name in listed]
 
     assert [each.position for each in places] == list(range(1, len(listed) + 1))
     assert [each.next for each in places[:-1]] == listed[1:]
