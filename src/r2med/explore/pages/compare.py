@@ -10,6 +10,7 @@ from typing import Any
 from r2med.explore.library import Snapshot, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, format_signed, points, render
 from r2med.measure.intervals import TIE
+from r2med.measure.significance import TaskDifference
 from r2med.measure.verdicts import Family, Verdict, decide_row
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import Comparison, QueryScores, compare
@@ -78,12 +79,14 @@ def compare_page(
     title = f"{names[0]} against {names[1]}" if len(names) == 2 else f"{len(names)} systems"
     sentences: list[str] = []
     remarks: list[str] = []
+    significant_rows: list[bool] = []
     if len(systems) > 2:
         sentences.append(describe_grid(comparison))
     else:
         verdict = decide_pair(snapshot, comparison, systems, scope)
         sentences.append(verdict.sentence)
         remarks.extend(verdict.remarks)
+        significant_rows = _find_significant_rows(comparison.pairs[0].lines, verdict)
         if verdict.strength == "alone":  # the first remark limits the sentence
             sentences.append(remarks.pop(0))
     return render(
@@ -96,7 +99,7 @@ def compare_page(
         notices=[*snapshot.version_notices(all_results), *left_out],
         remarks=remarks,
         verdicts=_verdicts_by_cell(comparison),
-        decide_row=decide_row,
+        significant_rows=significant_rows,
         contrasts=contrasts[:_LISTED],
         queries=len(contrasts),
         **values,
@@ -125,6 +128,19 @@ def decide_pair(
     family = Family(row.tests, f"all {row.tests} pairs stored here")
     corrected = max(p, verdict.difference.p_randomisation)
     return replace(verdict, p_corrected=corrected, family=family)
+
+
+def _find_significant_rows(rows: Sequence[TaskDifference], verdict: Verdict) -> list[bool]:
+    """Whether each row of a pair's table is significant.
+
+    A row that is the comparison itself, a mean or the only task, follows the verdict of the page.
+    """
+    return [
+        verdict.is_significant
+        if row.p_holm is None or len(rows) == 1
+        else decide_row(row).is_significant
+        for row in rows
+    ]
 
 
 def describe_grid(comparison: Comparison) -> str:
