@@ -16,21 +16,26 @@ import r2med
 from r2med.errors import LimitError, UsageError
 from r2med.evaluation.explain import term_changes
 from r2med.evaluation.status import CellStatus, End, Status
-from r2med.evaluation.trial import try_query
+from r2med.evaluation.trial import Tried, try_query
 from r2med.explore.library import Cache, Library, Snapshot
+from r2med.explore.pages import compare as compare_module
 from r2med.explore.pages.about import running_page
 from r2med.explore.pages.compare import compare_page
 from r2med.explore.pages.leaderboard import View, leaderboard_page
 from r2med.explore.pages.query import ORDERS, QueryData, answer, query_page
 from r2med.explore.pages.system import system_page
 from r2med.explore.pages.task import task_page
+from r2med.explore.pages.trial import Outcome, trial_page
+from r2med.explore.pages.trial import Request as TrialRequest
 from r2med.explore.render import Axis, server_link
+from r2med.measure.verdicts import Verdict, all_pairs
 from r2med.paths import cache_folder
 from r2med.results.compare import QueryScores
 from r2med.results.overlap import write_audit
 from r2med.results.record import RerankRecord, Result
 from r2med.results.store import Store
 from r2med.retrieve.bm25.retriever import Bm25Retriever, Bm25Searcher
+from r2med.systems.output import StageCost
 from r2med.systems.registry import is_plain
 from r2med.tasks.task import Task
 from tests.explore.conftest import PROGRAM
@@ -57,7 +62,7 @@ def test_a_new_result_is_seen_and_an_old_one_is_not_read_again(library: Library)
 
 def test_a_new_result_renews_what_shows_it_and_nothing_else(library: Library) -> None:
     def lists(snapshot: Snapshot, *systems: str) -> object:
-        data = QueryData(snapshot, TASK, "8", systems=systems)
+        data = QueryData.read(snapshot, TASK, "8", systems=systems)
         query_page(data, server_link)
         return library.lists.get((server_link, data.origin), lambda: pytest.fail("not kept"))
 
@@ -77,7 +82,7 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
     system, store = "bm25 + bm25-nano", Store(library.folder)
 
     def origin() -> object:
-        return QueryData(library.snapshot(), TASK, "8", systems=[system]).origin
+        return QueryData.read(library.snapshot(), TASK, "8", systems=[system]).origin
 
     r2med.evaluate_all([system, "bm25[k1=2]"], TASK)
     results = library.snapshot().of_task(TASK)
@@ -95,7 +100,7 @@ def test_the_lists_of_a_query_change_with_a_result_of_a_stage_or_a_label(library
 def test_an_index_is_prepared_once_for_all_documents_of_a_task(library: Library) -> None:
     snapshot = library.snapshot()
     task, result = library.task(TASK), snapshot.of_task(TASK)["bm25"]
-    positives = [name for name, _ in QueryData(snapshot, TASK, "8").positives]
+    positives = [name for name, _ in QueryData.read(snapshot, TASK, "8").positives]
     prepared: list[object] = []
 
     def prepare(retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
@@ -162,6 +167,19 @@ def test_a_stored_audit_flags_rows_of_the_leaderboard_as_soon_as_it_is_there(
     assert "Biology is contaminated by it: it holds 3 queries" in page
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.0, "1 ms"), (0.0042, "4 ms"), (0.9, "900 ms"), (3.3, "3.3 s")]
+)
+def test_a_short_time_is_not_shown_as_zero(library: Library, seconds: float, words: str) -> None:
+    request = TrialRequest("porphyria", TASK, ("bm25",))
+    cost = StageCost(part="bm25", stage="search", seconds=seconds)
+    tried = Tried(stages=[("bm25", [("medqa-diag-001", 1.0)])], costs=(cost,), searched="")
+
+    page = trial_page(library.snapshot(), server_link, (), request, Outcome({"bm25": tried}))
+
+    assert f"documents, in {words}." in page
+
+
 def test_a_verdict_names_the_winner_and_whether_it_is_real(library: Library) -> None:
     snapshot = library.snapshot()
     page = compare_page(
@@ -205,6 +223,31 @@ def test_a_verdict_is_corrected_over_all_stored_pairs_as_the_leaderboard_is(
         assert is_significant != shares_a_band
 
 
+@pytest.mark.parametrize("p_corrected", [0.004, 0.6])
+def test_rows_of_means_are_bold_only_where_the_sentence_says_significant(
+    library: Library, monkeypatch: pytest.MonkeyPatch, p_corrected: float
+) -> None:
+    r2med.evaluate_all(["bm25", "bm25-lucene"], "demo/biology")
+
+    def correct(verdict: Verdict) -> Verdict:
+        return replace(verdict, p_corrected=p_corrected, family=all_pairs(4))
+
+    monkeypatch.setattr(
+        compare_module, "decide_pair", lambda _, found, *__: correct(*found.verdicts)
+    )
+    page = compare_page(
+        library.snapshot(),
+        server_link,
+        scope="demo",
+        systems=["bm25-lucene", "bm25"],
+        metric="ndcg@10",
+    )
+
+    totals = re.findall(r'<tr class="measured total">.*?</tr>', page, re.DOTALL)
+    assert len(totals) == 2
+    assert all(("number strong" in row) == (p_corrected < 0.05) for row in totals)
+
+
 def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_system(
     library: Library,
 ) -> None:
@@ -214,7 +257,7 @@ def test_an_arrow_says_how_far_a_document_stands_from_its_place_in_the_other_sys
         for system in ("bm25", "bm25-lucene")
     )
 
-    data = QueryData(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"])
+    data = QueryData.read(snapshot, TASK, "8", systems=["bm25", "bm25-lucene"])
     html = query_page(data, server_link)
 
     moves = {name: other[name] - rank for name, rank in list(here.items())[:10]}
@@ -226,8 +269,8 @@ def test_the_ranks_of_missed_positives_are_said_where_they_belong(library: Libra
     snapshot = library.snapshot()
     texts = []
     for query_id in r2med.load_task(TASK).queries.ids.to_pylist():
-        data = QueryData(snapshot, TASK, query_id, systems=["bm25-lucene"])
-        finding = data.columns[0]["finding"]
+        data = QueryData.read(snapshot, TASK, query_id, systems=["bm25-lucene"])
+        finding = data.columns[0].finding
         assert finding is not None
         ranks = [each.rank for each in finding.missed]
         texts.append(answer(data))
@@ -337,7 +380,7 @@ def test_the_next_query_is_the_next_of_the_list_of_hardest_queries(library: Libr
     page = task_page(snapshot, server_link, TASK, metric="ndcg@10")
     listed = re.findall(r'/query/(\d+)"', page)[:8]
 
-    places = [QueryData(snapshot, TASK, name) for name in listed]
+    places = [QueryData.read(snapshot, TASK, name) for name in listed]
 
     assert [each.position for each in places] == list(range(1, len(listed) + 1))
     assert [each.next for each in places[:-1]] == listed[1:]

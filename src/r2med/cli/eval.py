@@ -156,9 +156,8 @@ def _run(
     finished: list[Result] = []
     total = len(tasks) * len(systems)
     step = result_line(bar, total)
-    names = [task if isinstance(task, Path) else task.name for task in tasks]
     try:
-        for result in each_result(systems, names, results=results, warn=notice, **settings):
+        for result in each_result(systems, tasks, results=results, warn=notice, **settings):
             finished.append(result)
             step(result)
     except (LimitError, WorkError) as problem:

@@ -22,14 +22,14 @@ from r2med.results.select import find_local_tasks
 from r2med.results.store import DEFAULT_FOLDER, Store
 from r2med.systems.build import System
 from r2med.systems.output import measure_step
-from r2med.tasks.load import load_task, task_names
-from r2med.tasks.registry import resolve
+from r2med.tasks.load import load_entry, load_task, task_names
+from r2med.tasks.registry import TaskEntry, resolve
 from r2med.tasks.task import Task
 
 if TYPE_CHECKING:
     from r2med.execution.workers import Workers
 
-TaskLike = Task | str | Path
+TaskLike = Task | TaskEntry | str | Path
 AnyTasks = TaskLike | Sequence[TaskLike]
 
 
@@ -302,6 +302,8 @@ def _run_all(
 def _load(task: TaskLike, name: str, *, root: str | Path | None, strict: bool) -> Task:
     if isinstance(task, Task):
         return task if task.name == name else replace(task, name=name)
+    if isinstance(task, TaskEntry):
+        return load_entry(task, name=name, root=root, strict=strict)
     return load_task(task, name=name, root=root, strict=strict)
 
 
@@ -335,14 +337,13 @@ def _resolve_tasks(tasks: Sequence[TaskLike], local_tasks: Mapping[str, Path]) -
     """Replace suites and comma-separated names by their tasks."""
     resolved: list[TaskLike] = []
     for task in tasks:
-        if not isinstance(task, Task | str | Path):
+        if not isinstance(task, TaskLike):
             raise UsageError(
                 f"a {type(task).__name__} is not a task: expected a name such as 'demo/biology', a "
                 "suite such as 'demo', the path of a folder, or a Task from r2med.load_task."
             )
         if isinstance(task, str):
-            for entry in resolve(task, local_tasks):
-                resolved.append(entry if isinstance(entry, Path) else entry.name)
+            resolved.extend(resolve(task, local_tasks))
         else:
             resolved.append(task)
     return resolved

@@ -270,7 +270,7 @@ def task(request: Request, snapshot: Snapshot, link: Link) -> str:
         query = values.text("query")
         return document_page(snapshot, link, name, item, query_id=query, system=first)
     if part == "query":
-        data = QueryData(
+        data = QueryData.read(
             snapshot,
             name,
             item,

@@ -146,7 +146,7 @@ class _Site:
 
     def _query(self, name: str, query_id: str, systems: Sequence[str], link: Link) -> str:
         """The page of a query; that of its positives is written with it."""
-        data = QueryData(self.snapshot, name, query_id, systems=systems)
+        data = QueryData.read(self.snapshot, name, query_id, systems=systems)
         lexicon = data.scene.lexicon if data.scene else None
         held = [
             positive_id

@@ -9,7 +9,7 @@ sentence always shows both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -59,6 +59,14 @@ def all_pairs(systems: int) -> Family:
 
 
 @dataclass(frozen=True)
+class StoredPairs:
+    """The tests of all pairs of stored systems, and the corrected p-value of one of them."""
+
+    tests: int
+    p_corrected: float
+
+
+@dataclass(frozen=True)
 class JudgedCoverage:
     """The share of judged documents, and the difference when unjudged ones are removed."""
 
@@ -98,6 +106,16 @@ class Verdict:
     def detectable(self) -> float | None:
         """The smallest true difference that these queries detect with 80 % power."""
         return detectable_difference(self.columns) if self.columns else None
+
+    def correct_over(self, stored: StoredPairs | None) -> Verdict:
+        """Return the verdict corrected over all stored pairs; unchanged if this is the only one."""
+        if stored is None or stored.tests == 1:
+            return self
+        return replace(
+            self,
+            p_corrected=max(stored.p_corrected, self.difference.p_randomisation),
+            family=Family(stored.tests, f"all {stored.tests} pairs stored here"),
+        )
 
     @property
     def strength(self) -> Strength:

@@ -7,7 +7,7 @@ error that names the command to run. All differences are A minus B.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
@@ -24,16 +24,19 @@ from r2med.measure import parse_metric
 from r2med.measure.intervals import Column
 from r2med.measure.metrics import JUDGED, Metric, condense
 from r2med.measure.significance import Difference, Pair, compare_systems
-from r2med.measure.verdicts import JudgedCoverage, Verdict, all_pairs, decide
+from r2med.measure.verdicts import JudgedCoverage, StoredPairs, Verdict, all_pairs, decide
 from r2med.results.answers import describe_answers
 from r2med.results.published_data import describe_task_data, find_other_data
 from r2med.results.record import RUN_FILE, Result, added_judgements
 from r2med.results.select import ResultSet, RunFileResult, Selection
 from r2med.results.stage_record import AnswerCounts
-from r2med.results.store import DEFAULT_FOLDER
+from r2med.results.store import DEFAULT_FOLDER, LOCAL
 from r2med.tables import Tabular, make_table, table_columns
 from r2med.tasks.load import load_tasks, task_names
 from r2med.tasks.registry import group_by_suite, resolve
+
+#: Systems of a large folder whose pairs are tested, as on the leaderboard page.
+_MOST_TESTED = 50
 
 
 def compare(
@@ -67,7 +70,36 @@ def compare(
     selection = select_systems(
         *systems, task=task, metric=metric, results=results, root=root, tell=tell
     )
-    return compare_selection(selection, metric, resamples)
+    comparison = compare_selection(selection, metric, resamples)
+    return replace(comparison, stored=_find_stored_pairs(selection, comparison, results))
+
+
+def _find_stored_pairs(
+    selection: Selection, comparison: Comparison, results: str | Path | Sequence[Result]
+) -> StoredPairs | None:
+    """Return the test of two stored systems among all that are stored; None for other systems."""
+    from r2med.results.leaderboard import leaderboard
+    from r2med.results.stored_pairs import find_stored_pairs
+
+    if len(selection.systems) != 2:
+        return None
+    results_a, results_b = (
+        {task: system.results[task] for task in comparison.tasks} for system in selection.systems
+    )
+    stored_a = {task: result for task, result in results_a.items() if isinstance(result, Result)}
+    stored_b = {task: result for task, result in results_b.items() if isinstance(result, Result)}
+    if len(stored_a) < len(results_a) or len(stored_b) < len(results_b):
+        return None
+    board = leaderboard(
+        comparison.suite or LOCAL,
+        task=",".join(comparison.tasks),
+        metric=comparison.metric,
+        detail=_MOST_TESTED,
+        results=results,
+        audits=(),
+        tell=lambda message: None,
+    )
+    return find_stored_pairs(board, stored_a, stored_b)
 
 
 def select_systems(
@@ -271,6 +303,8 @@ class Comparison(Tabular):
     """Tasks whose data is not the published one, and how it differs."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Tasks that only some of the systems have results on, and why they are left out."""
+    stored: StoredPairs | None = None
+    """For two stored systems, the tests of all stored pairs, which the verdict corrects for."""
 
     @property
     def answer_notes(self) -> tuple[str, ...]:
@@ -300,7 +334,7 @@ class Comparison(Tabular):
                 coverage=self._coverage(pair, condensed[index] if condensed else None),
                 skipped=sum(self.skipped.values()),
                 columns=self.differences(pair),
-            )
+            ).correct_over(self.stored)
             for index, pair in enumerate(self.pairs)
         )
 

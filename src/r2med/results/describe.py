@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from r2med.paths import home_folder
 from r2med.results.stage_record import AnswerCounts, GenerationsRecord, StageRecord, TextLimits
 from r2med.settings import settings_identity
-from r2med.systems.registry import parts_of
 from r2med.systems.stages import (
     CandidateStage,
     Expanding,
@@ -61,14 +60,13 @@ def describe_stage(stage: Stage, task: Task, facts: Facts) -> StageRecord:
                 inputs=tuple(describe_stage(member, task, facts) for member in stage.members),
             )
         case Expanding():
-            entry = _entry(stage.name)
             record = StageRecord(
                 type="expander",
-                name=entry.name,
+                name=stage.entry.name,
                 unit=stage.name,
                 system=stage.text,
                 depth=stage.depth,
-                backend=entry.backend,
+                backend=stage.entry.backend,
                 settings=settings_identity(stage.expander.method),
                 llm=stage.expander.method.llm,
                 generations=_describe_generations(facts.get(stage.name, {})),
@@ -76,37 +74,22 @@ def describe_stage(stage: Stage, task: Task, facts: Facts) -> StageRecord:
                 inputs=(describe_stage(stage.first, task, facts),),
             )
         case Reranking():
-            entry = _entry(stage.name)
             identity = {"settings": dict(stage.settings), **stage.reranker.identity}
             record = StageRecord(
                 type="reranker",
-                name=entry.name,
+                name=stage.entry.name,
                 unit=stage.name,
                 system=stage.text,
                 depth=stage.reranked,
-                backend=entry.backend,
+                backend=stage.entry.backend,
                 settings={**stage.settings, "tail": stage.tail},
-                llm=entry.llm,
+                llm=stage.llm,
                 limits=TextLimits(pair=_token_limit(identity, "pair")),
                 answers=_describe_answers(facts.get(stage.name, {})),
                 trace=facts.get(stage.name, {}).get("trace"),
                 inputs=(describe_stage(stage.first, task, facts),),
             )
     return replace(record, published_as=stage.published_as, deviations=stage.deviations)
-
-
-class _Entry(NamedTuple):
-    name: str
-    backend: str | None
-    llm: str | None
-
-
-def _entry(unit_text: str) -> _Entry:
-    """The registry entry of a unit; a custom model has only a name."""
-    [(unit, entry), *_] = parts_of(unit_text)
-    if entry is None:
-        return _Entry(unit.name, None, None)
-    return _Entry(entry.name, entry.backend, unit.argument if entry.argument == "llm" else None)
 
 
 def _describe_generations(facts: Mapping[str, Any]) -> GenerationsRecord:

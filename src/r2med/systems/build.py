@@ -192,9 +192,10 @@ class Builder:
         from r2med.expand.expander import Expander
 
         first = self.system(search_unit)
-        expander = Expander(read_settings(configure(unit)), self.resources, self._build_finder)
+        entry = configure(unit)
+        expander = Expander(read_settings(entry), self.resources, self._build_finder)
         text = str(Spec(spec.fused, (search_unit,)))
-        stage = Expanding(text, str(unit), expander, first)
+        stage = Expanding(text, str(unit), entry, expander, first)
         if dict(unit.options) != {"generations": "published"} or not first.published_as:
             return stage, 1
         name = f"{unit.name}:{unit.argument} | {first.published_as}"
@@ -281,7 +282,16 @@ class Builder:
             )
         depth, tail = unit.depth or entry.depth, cast("Tail", entry.tail)
         stage = Reranking(
-            str(spec), str(unit), first, reranker, depth, tail, identity, tie_order=entry.ties
+            str(spec),
+            str(unit),
+            entry,
+            first,
+            reranker,
+            depth,
+            tail,
+            identity,
+            llm=unit.argument if entry.argument == "llm" else None,
+            tie_order=entry.ties,
         )
         is_published = (
             entry.published_as is not None

@@ -274,6 +274,7 @@ class Fused(_NamedStage):
 class Expanding(_NamedStage):
     """`METHOD:LLM | first`; rerankers after it use the original query."""
 
+    entry: Entry
     expander: Expander
     first: Stage
     bound_generations: Generations | None = None
@@ -357,6 +358,7 @@ class Expanding(_NamedStage):
 class Reranking(_NamedStage):
     """`first | reranker@K`: reorders the first K documents of each list."""
 
+    entry: Entry
     first: Stage
     reranker: Reranker
     reranked: int
@@ -364,6 +366,8 @@ class Reranking(_NamedStage):
     tail: Tail
     settings: Mapping[str, object] = field(default_factory=dict)
     """Settings of the reranker's entry that can change a ranking."""
+    llm: str | None = None
+    """The language model that reranks; None for other rerankers."""
 
     @property
     def depth(self) -> int:

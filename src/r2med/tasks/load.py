@@ -60,18 +60,30 @@ def load_task(
             f"name {name!r}: a task's name is one or more words joined by '/', without '..'."
         )
     entry = _find_registered(name_or_path)
-    if entry is None:
-        folder, split = split_selection(name_or_path)
-        source, own_name = find_source(folder, split), _folder_name(folder, split)
-    else:
-        source = _require_fetched(entry) if root is None else _source_under(user_path(root), entry)
-        own_name = entry.name
-    copied = use_copy and not strict
-    task = read_or_copy(source) if copied else read_task(source, strict=strict)
-    task = replace(task, name=name or own_name, suite=entry.suite if entry else None, entry=entry)
-    if entry is None:
-        return task
+    if entry is not None:
+        return load_entry(entry, name=name, root=root, strict=strict, use_copy=use_copy)
+    folder, split = split_selection(name_or_path)
+    task = _read(find_source(folder, split), strict=strict, use_copy=use_copy)
+    return replace(task, name=name or _folder_name(folder, split), suite=None, entry=None)
+
+
+def load_entry(
+    entry: TaskEntry,
+    *,
+    name: str | None = None,
+    root: str | Path | None = None,
+    strict: bool = False,
+    use_copy: bool = True,
+) -> Task:
+    """Load a registered task; see `load_task`."""
+    source = _require_fetched(entry) if root is None else _source_under(user_path(root), entry)
+    task = _read(source, strict=strict, use_copy=use_copy)
+    task = replace(task, name=name or entry.name, suite=entry.suite, entry=entry)
     return _with_differences(task, entry, texts=root is not None, strict=strict)
+
+
+def _read(source: TaskFiles, *, strict: bool, use_copy: bool) -> Task:
+    return read_or_copy(source) if use_copy and not strict else read_task(source, strict=strict)
 
 
 def load_tasks(
@@ -84,9 +96,9 @@ def load_tasks(
     """Tasks, or those that a comma-separated list names, each read when its turn comes."""
     items = resolve(tasks, local_tasks) if isinstance(tasks, str) else tasks
     return (
-        load_task(
-            item.name if isinstance(item, TaskEntry) else item, name=name, root=root, strict=strict
-        )
+        load_entry(item, name=name, root=root, strict=strict)
+        if isinstance(item, TaskEntry)
+        else load_task(item, name=name, root=root, strict=strict)
         for item, name in zip(items, task_names(items, local_tasks), strict=True)
     )
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from r2med.explore.library import Snapshot, check_systems, task_words
 from r2med.explore.render import Axis, Bar, Link, format_signed, points, render
 from r2med.measure.intervals import TIE
-from r2med.measure.verdicts import Family, Verdict, decide_row
+from r2med.measure.significance import TaskDifference
+from r2med.measure.verdicts import Verdict, decide_row
 from r2med.report.table import snippet, task_label
 from r2med.results.compare import Comparison, QueryScores, compare
 from r2med.results.published_data import find_other_data
 from r2med.results.record import Result
+from r2med.results.stored_pairs import find_stored_pairs
 
 MOST_SYSTEMS = 8
 #: Pixels of a plot of differences: of one task among others, and of one alone.
@@ -78,12 +79,14 @@ def compare_page(
     title = f"{names[0]} against {names[1]}" if len(names) == 2 else f"{len(names)} systems"
     sentences: list[str] = []
     remarks: list[str] = []
+    significant_rows: list[bool] = []
     if len(systems) > 2:
         sentences.append(describe_grid(comparison))
     else:
-        verdict = decide_pair(snapshot, comparison, systems, scope)
+        verdict = decide_pair(snapshot, comparison, systems, scope, by_task)
         sentences.append(verdict.sentence)
         remarks.extend(verdict.remarks)
+        significant_rows = _find_significant_rows(comparison.pairs[0].lines, verdict)
         if verdict.strength == "alone":  # the first remark limits the sentence
             sentences.append(remarks.pop(0))
     return render(
@@ -96,7 +99,7 @@ def compare_page(
         notices=[*snapshot.version_notices(all_results), *left_out],
         remarks=remarks,
         verdicts=_verdicts_by_cell(comparison),
-        decide_row=decide_row,
+        significant_rows=significant_rows,
         contrasts=contrasts[:_LISTED],
         queries=len(contrasts),
         **values,
@@ -105,7 +108,11 @@ def compare_page(
 
 
 def decide_pair(
-    snapshot: Snapshot, comparison: Comparison, systems: Sequence[str], scope: str
+    snapshot: Snapshot,
+    comparison: Comparison,
+    systems: Sequence[str],
+    scope: str,
+    by_task: Mapping[str, Mapping[str, Result]],
 ) -> Verdict:
     """Return the verdict on two systems, corrected over all pairs that are stored for the scope.
 
@@ -117,14 +124,23 @@ def decide_pair(
     if suite is None:
         return verdict
     board = snapshot.board(suite, metric=comparison.metric, **choice)
-    tested = (row for row in board.rows if row.system == systems[0] and row.corrected_p)
-    row = next(tested, None)
-    p = row.corrected_p.get(systems[1]) if row else None
-    if row is None or p is None or row.tests == 1 or set(row.results) != set(comparison.tasks):
-        return verdict
-    family = Family(row.tests, f"all {row.tests} pairs stored here")
-    corrected = max(p, verdict.difference.p_randomisation)
-    return replace(verdict, p_corrected=corrected, family=family)
+    results_a, results_b = (
+        {task: by_task[task][system] for task in comparison.tasks} for system in systems
+    )
+    return verdict.correct_over(find_stored_pairs(board, results_a, results_b))
+
+
+def _find_significant_rows(rows: Sequence[TaskDifference], verdict: Verdict) -> list[bool]:
+    """Whether each row of a pair's table is significant.
+
+    A row that is the comparison itself, a mean or the only task, follows the verdict of the page.
+    """
+    return [
+        verdict.is_significant
+        if row.p_holm is None or len(rows) == 1
+        else decide_row(row).is_significant
+        for row in rows
+    ]
 
 
 def describe_grid(comparison: Comparison) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
@@ -18,14 +18,19 @@ from r2med.rerank.traces import RerankAnswer, read_rerank_answers
 from r2med.results.answers import answer_notes
 from r2med.results.compare import QueryScores, query_scores
 from r2med.results.diagnosis.causes import CAUSES, TOP
-from r2med.results.diagnosis.diagnose import diagnose_ranking
+from r2med.results.diagnosis.diagnose import Scene, diagnose_ranking
 from r2med.results.diagnosis.findings import QueryFinding, TaskDiagnosis, label_of
 from r2med.results.diagnosis.lexicon import Segment
 from r2med.results.published_data import find_other_data
 from r2med.results.record import RUN_FILE, Result
 from r2med.results.select import Ranking
+from r2med.results.stage_record import TextLimits
 from r2med.systems.registry import members_of
 from r2med.systems.spec import parse
+from r2med.tasks.task import Task
+
+if TYPE_CHECKING:
+    from r2med.expand.answers import Expansion
 
 #: Systems side by side, and how many are chosen when the address names none.
 MOST_SYSTEMS, CHOSEN = 4, 2
@@ -60,70 +65,133 @@ class Excerpt(NamedTuple):
     """Characters that only the page of the document shows."""
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
+class QueryColumn:
+    """One system on the page of a query."""
+
+    system: str
+    score: float | None
+    finding: QueryFinding | None
+    open: Sequence[str]
+    """Causes that the diagnosis could not check."""
+    other_ranks: Mapping[str, int]
+    """The ranks of documents in the system that it is compared with."""
+    expansion: Expansion | None
+    searched: Mapping[str, float]
+    """The share of the expanded query's terms that each positive has."""
+    stages: Sequence[tuple[str, float | None]]
+    """Parts that are systems themselves, with their scores if they have results."""
+    rerank_answers: Sequence[RerankAnswer]
+    limits: TextLimits
+    is_lexical: bool
+    """Whether an expanded query was searched for by its words alone."""
+
+
+@dataclass(frozen=True, eq=False)
 class QueryData:
-    """Everything that the page of a query says; without `systems`, under the best two."""
+    """Everything that the page of a query says; `read` makes it."""
 
     snapshot: Snapshot
     task: str
     query_id: str
-    systems: Sequence[str] = ()
-    metric: str = "ndcg@10"
-    order: str = "difficulty"
-    depth: int = TOP
+    systems: Sequence[str]
+    metric: str
+    order: str
+    depth: int
+    stored: Mapping[str, Result]
+    """All results on the task, by system."""
+    chosen: Mapping[str, Result]
+    """The results of `systems`."""
+    data: Task | None
+    missing: str
+    """Why texts are not shown; empty if they are."""
+    is_judged: bool
+    scores: Sequence[float | None]
+    """The scores of `systems`; None for a query that is not scored."""
+    compared: Mapping[str, Result]
+    """The results that the page compares: see `_choose_compared`."""
+    compared_scores: Mapping[str, float | None]
+    """The score of every compared system on this query; None if it has no score."""
+    position: int
+    total: int
+    previous: str | None
+    next: str | None
+    lists: Mapping[str, Sequence[tuple[str, float]]]
+    """By system its documents with scores."""
+    ranks: Mapping[str, Mapping[str, int]]
+    """By system the ranks of its documents."""
+    scene: Scene | None
 
-    def __post_init__(self) -> None:
-        if self.task not in self.snapshot.tasks:
+    @classmethod
+    def read(
+        cls,
+        snapshot: Snapshot,
+        task: str,
+        query_id: str,
+        *,
+        systems: Sequence[str] = (),
+        metric: str = "ndcg@10",
+        order: str = "difficulty",
+        depth: int = TOP,
+    ) -> QueryData:
+        """Read the data of a query's page; without `systems`, that of the best two."""
+        if task not in snapshot.tasks:
             raise MissingError(
-                f"No result of {self.task} is stored.\n"
-                f"Run a system: r2med eval bm25 --task {self.task}"
+                f"No result of {task} is stored.\nRun a system: r2med eval bm25 --task {task}"
             )
-        self.stored = self.snapshot.of_task(self.task, self.metric)
-        check_systems(tuple(self.systems), self.stored, MOST_SYSTEMS, "on this task")
-        self.systems = self.systems or list(self.stored)[:CHOSEN]
-        self.chosen = {system: self.stored[system] for system in self.systems}
-        self.data, self.missing = self.snapshot.data_of(self.task, self.chosen)
-        self.texts = self.data if not self.missing else None
-        self.compared = self._choose_compared()
-        chosen_scores, everyone = (
-            query_scores(list(results.values()), self.metric)
-            for results in (self.chosen, self.compared)
+        stored = snapshot.of_task(task, metric)
+        check_systems(tuple(systems), stored, MOST_SYSTEMS, "on this task")
+        systems = systems or list(stored)[:CHOSEN]
+        chosen = {system: stored[system] for system in systems}
+        data, missing = snapshot.data_of(task, chosen)
+        compared = _choose_compared(stored, chosen)
+        chosen_scores, all_scores = (
+            query_scores(list(results.values()), metric) for results in (chosen, compared)
         )
         # Difficulty and disagreement count over all these systems, unless one is chosen alone.
-        shared = self.order == "division" or (self.order == "difficulty" and len(self.chosen) > 1)
-        sort_key = ORDERS[self.order][1]
-        ids = [
-            entry.query_id for entry in sorted(everyone if shared else chosen_scores, key=sort_key)
-        ]
-        unjudged = self.snapshot.unjudged_queries(list(self.chosen.values()))
-        self.is_judged = self.query_id in ids
-        ids += unjudged
-        if self.query_id not in ids:
-            raise MissingError(
-                f"{self.task} has no query {self.query_id!r}. {nearest(self.query_id, ids)}"
-            )
-        index = ids.index(self.query_id)
-        self.scores = _scores_of(self.query_id, chosen_scores, len(self.chosen))
-        all_scores = _scores_of(self.query_id, everyone, len(self.compared))
-        self.others = dict(zip(self.compared, all_scores, strict=True))
-        """The score of every compared system on this query; None if it has no score."""
-        self.position, self.total = index + 1, len(ids)
-        self.previous = ids[index - 1] if index else None
-        self.next = ids[index + 1] if index + 1 < len(ids) else None
-        runs = {
-            system: self.snapshot.library.ranked_run(entry) for system, entry in self.chosen.items()
-        }
-        self.lists = {system: run.ranking(self.query_id) for system, run in runs.items()}
-        self.ranks = {system: run.ranks_of(self.query_id) for system, run in runs.items()}
-        self.scene = self.snapshot.library.scene(self.data) if self.data else None
-        self.judged = self.scene.judged.get(self.query_id, {}) if self.scene else {}
+        shared = order == "division" or (order == "difficulty" and len(chosen) > 1)
+        ordered = sorted(all_scores if shared else chosen_scores, key=ORDERS[order][1])
+        judged_ids = [query.query_id for query in ordered]
+        ids = [*judged_ids, *snapshot.unjudged_queries(list(chosen.values()))]
+        if query_id not in ids:
+            raise MissingError(f"{task} has no query {query_id!r}. {nearest(query_id, ids)}")
+        index = ids.index(query_id)
+        compared_scores = _scores_of(query_id, all_scores, len(compared))
+        runs = {system: snapshot.library.ranked_run(result) for system, result in chosen.items()}
+        return cls(
+            snapshot=snapshot,
+            task=task,
+            query_id=query_id,
+            systems=systems,
+            metric=metric,
+            order=order,
+            depth=depth,
+            stored=stored,
+            chosen=chosen,
+            data=data,
+            missing=missing,
+            is_judged=query_id in judged_ids,
+            scores=_scores_of(query_id, chosen_scores, len(chosen)),
+            compared=compared,
+            compared_scores=dict(zip(compared, compared_scores, strict=True)),
+            position=index + 1,
+            total=len(ids),
+            previous=ids[index - 1] if index else None,
+            next=ids[index + 1] if index + 1 < len(ids) else None,
+            lists={system: run.ranking(query_id) for system, run in runs.items()},
+            ranks={system: run.ranks_of(query_id) for system, run in runs.items()},
+            scene=snapshot.library.scene(data) if data else None,
+        )
 
-    def _choose_compared(self) -> dict[str, Result]:
-        """The best stored systems, as many as a page can show, the chosen ones and their parts."""
-        parts = {str(part) for system in self.chosen for part in members_of(parse(system))}
-        best = set(list(self.stored)[:DETAILED_ROWS])
-        needed = best | parts | self.chosen.keys()
-        return {system: result for system, result in self.stored.items() if system in needed}
+    @property
+    def texts(self) -> Task | None:
+        """The task, if its texts are shown."""
+        return None if self.missing else self.data
+
+    @property
+    def judged(self) -> Mapping[str, int]:
+        """The grades of the documents that are judged for the query."""
+        return self.scene.judged.get(self.query_id, {}) if self.scene else {}
 
     @property
     def origin(self) -> Hashable:
@@ -149,7 +217,7 @@ class QueryData:
         return sorted(rows, key=lambda row: min(rank or never for rank in row[1]))
 
     @cached_property
-    def columns(self) -> list[dict[str, Any]]:
+    def columns(self) -> list[QueryColumn]:
         """One column per system, compared with the first; the first is compared with the second."""
         columns = []
         for index, (system, result) in enumerate(self.chosen.items()):
@@ -166,28 +234,23 @@ class QueryData:
             compared = self.systems[0 if index else 1] if len(self.systems) > 1 else None
             parts = map(str, members_of(parse(system)))
             columns.append(
-                {
-                    "system": system,
-                    "score": self.scores[index],
-                    "finding": diagnosis.queries[0] if diagnosis else None,
-                    # Causes that the diagnosis could not check.
-                    "open": diagnosis.open if diagnosis else (),
-                    # The ranks of documents in the system that it is compared with.
-                    "others": self.ranks[compared] if compared else {},
-                    "expansion": expansion,
-                    # The share of the expanded query's terms that each positive has.
-                    "searched": searched,
-                    # Parts that are systems themselves, with their scores if they have results.
-                    "stages": [(part, self.others.get(part)) for part in parts],
-                    "rerank_answers": self._read_rerank_answers(result),
-                    "limits": result.record.system.stage.text_limits,
-                    # Whether an expanded query was searched for by its words alone.
-                    "is_lexical": all(
+                QueryColumn(
+                    system=system,
+                    score=self.scores[index],
+                    finding=diagnosis.queries[0] if diagnosis else None,
+                    open=diagnosis.open if diagnosis else (),
+                    other_ranks=self.ranks[compared] if compared else {},
+                    expansion=expansion,
+                    searched=searched,
+                    stages=[(part, self.compared_scores.get(part)) for part in parts],
+                    rerank_answers=self._read_rerank_answers(result),
+                    limits=result.record.system.stage.text_limits,
+                    is_lexical=all(
                         stage.backend == "bm25"
                         for stage in result.record.stages
                         if stage.type == "retriever"
                     ),
-                }
+                )
             )
         return columns
 
@@ -224,13 +287,13 @@ class QueryData:
         query = self.scene.task.query(self.query_id)
         excerpts = {}
         for column in self.columns:
-            ranking = self.lists[column["system"]][: self.depth]
+            ranking = self.lists[column.system][: self.depth]
             positives = [name for name, _ in self.positives]
-            if self.snapshot.public and column["finding"]:
-                positives = [miss.document_id for miss in column["finding"].missed[:_MISSED]]
+            if self.snapshot.public and column.finding:
+                positives = [miss.document_id for miss in column.finding.missed[:_MISSED]]
             names = dict.fromkeys([name for name, _ in ranking] + positives)
             texts = {name: text for name in names if (text := lexicon.text(name)) is not None}
-            expansion = column["expansion"]
+            expansion = column.expansion
             generated = expansion.variants[0][0].lexical if expansion else ""
             longest = _LONG_IN_BUNDLE if self.snapshot.public else _LONG
             # The whole text of a positive is one click away in a bundle.
@@ -241,9 +304,9 @@ class QueryData:
                 [text[: lengths[name]] for name, text in texts.items()],
                 query,
                 generated,
-                only_generated=bool(generated) and column["is_lexical"],
+                only_generated=bool(generated) and column.is_lexical,
             )
-            excerpts[column["system"]] = {
+            excerpts[column.system] = {
                 name: Excerpt(*_split_excerpt(segments), max(0, len(text) - lengths[name]))
                 for (name, text), segments in zip(texts.items(), marked, strict=True)
             }
@@ -267,6 +330,15 @@ class QueryData:
         """Words of a document that a model with this limit certainly did not read."""
         text = self.scene.lexicon.text(name) if self.scene and limit else None
         return max(0, len(text.split()) - (limit or 0)) if text else 0
+
+
+def _choose_compared(
+    stored: Mapping[str, Result], chosen: Mapping[str, Result]
+) -> dict[str, Result]:
+    """The best stored systems, as many as a page can show, the chosen ones and their parts."""
+    parts = {str(part) for system in chosen for part in members_of(parse(system))}
+    needed = {*list(stored)[:DETAILED_ROWS], *parts, *chosen}
+    return {system: result for system, result in stored.items() if system in needed}
 
 
 def _scores_of(
@@ -357,9 +429,9 @@ def answer(data: QueryData) -> str:
         )
     sentences = []
     for column in data.columns:
-        name = data.snapshot.names[column["system"]]
-        finding: QueryFinding | None = column["finding"]
-        text = f"{name} scores {points(column['score'])}"
+        name = data.snapshot.names[column.system]
+        finding = column.finding
+        text = f"{name} scores {points(column.score)}"
         if finding is None:
             sentences.append(f"{text}.")
             continue

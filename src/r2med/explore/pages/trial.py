@@ -181,7 +181,7 @@ def _answer(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -
         *_, (_, ranking) = tried.stages
         first = f"ranks {ranking[0][0]} first" if ranking else "finds nothing"
         seconds = sum(cost.seconds for cost in tried.costs)
-        sentences.append(f"{snapshot.names[system]} {first} of {count}, in {seconds:.2f} s.")
+        sentences.append(f"{snapshot.names[system]} {first} of {count}, in {_duration(seconds)}.")
     if len(trials) == MOST_SYSTEMS:
         first_list, second_list = (
             {name for name, _ in tried.stages[-1][1]} for tried in trials.values()
@@ -189,6 +189,11 @@ def _answer(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -
         shared = len(first_list & second_list)
         sentences.append(f"They share {shared} of {len(first_list)} documents.")
     return " ".join(sentences)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in words; milliseconds where seconds would read as zero."""
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(1000 * seconds))} ms"
 
 
 def _columns(
