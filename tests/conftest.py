@@ -43,6 +43,7 @@ _EXTRAS = {
     "measure/test_trec_eval_parity.py": ("test",),
     "results/test_select.py": ("web",),
     "serve/test_listener.py": ("web",),
+    "serve/test_mcp.py": ("serve",),
 }
 #: Files and folders whose tests take more than four seconds of a processor.
 _SLOW = (

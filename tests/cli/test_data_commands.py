@@ -154,17 +154,17 @@ def test_verify_without_any_data_says_how_to_get_some(small_registry: None) -> N
     assert outcome.code == 1 and "r2med fetch" in outcome.err
 
 
-def test_cache_shows_the_size_of_each_shelf() -> None:
+def test_cache_shows_the_size_of_each_cache() -> None:
     write(cache_folder("data"), {"full/Biology/corpus.jsonl": b"x" * 2_500_000})
 
     outcome = run("cache")
     shown = json.loads(run("cache", "--json").out)
 
     assert str(home_folder()) in outcome.out and "2.5 MB" in outcome.out
-    assert {row["shelf"]: row["bytes"] for row in shown["shelves"]}["data"] == 2_500_000
+    assert {row["cache"]: row["bytes"] for row in shown["caches"]}["data"] == 2_500_000
 
 
-def test_clearing_a_shelf_leaves_the_others_and_the_results() -> None:
+def test_clearing_a_cache_leaves_the_others_and_the_results() -> None:
     write(cache_folder("arrow"), {"copy": b"x"})
     write(cache_folder("data"), {"full/Biology/corpus.jsonl": b"x"})
     write(Path("r2med-results"), {"result.json": b"{}"})

@@ -61,7 +61,7 @@ def test_one_system_is_shown_with_what_differs_in_the_protocols_of_its_figures()
 
     assert "1 of 154 rows, ranks among all" in shown
     assert "e5: 3 figures" in shown and "24.92" in shown and "23.84" in shown and "24.86" in shown
-    assert "Unknown of ReasonRank: everything but checkpoint." in shown
+    assert "Unknown for ReasonRank: everything but checkpoint." in shown
     assert "document max length 2048 unknown the model's own" in shown
 
 
@@ -69,7 +69,7 @@ def test_what_is_unknown_of_a_protocol_is_said_where_no_known_setting_differs() 
     shown = " ".join(run("leaderboard", "--only", "diver").out.split())
 
     assert "The known settings are equal" in shown or "All settings are equal" in shown
-    assert "Unknown of GroupRank: everything but checkpoint." in shown
+    assert "Unknown for GroupRank: everything but checkpoint." in shown
 
 
 def test_measured_rows_are_labelled_and_partial_ones_footnoted() -> None:

@@ -195,7 +195,7 @@ def test_only_an_earlier_bundle_is_replaced(
     second = run(*words)
 
     assert (first.code, second.code) == (0, 0), first.err + second.err
-    assert re.search(r"index\.html and all it leads to: \d+ pages, \d+\.\d MB", second.out)
+    assert re.search(r"wrote \d+ pages \(\d+\.\d MB\); open \S+index\.html", second.out)
     assert not (target / "task" / "stale.html").exists()
     [page] = target.glob("task/demo-biology-*.html")
     assert "texts of this task were not at hand" in page.read_text(encoding="utf-8")

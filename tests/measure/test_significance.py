@@ -153,7 +153,7 @@ def test_the_randomisation_test_agrees_with_scipys() -> None:
         permutation_type="samples",
         vectorized=True,
         n_resamples=20_000,
-        rng=np.random.default_rng(1),
+        random_state=np.random.default_rng(1),
     )
 
     assert randomisation_p(a - b, resamples=20_000) == pytest.approx(theirs.pvalue, abs=0.01)

@@ -115,6 +115,13 @@ def test_latency_and_cost_are_held_to_limits() -> None:
     assert price.values["cost"] == pytest.approx(milliseconds * 0.002 / 0.5)
 
 
+def test_a_system_without_recorded_cost_does_not_pass_a_limit_on_cost() -> None:
+    store(ROOT, "bm25", "demo/biology", ranks(1, 1))
+
+    with pytest.raises(UsageError, match="no cost of bm25 is recorded"):
+        check("cost above 5", "bm25")
+
+
 @pytest.mark.parametrize(
     ("condition", "message"),
     [

@@ -49,7 +49,7 @@ class ResultItem:
 
 @dataclass(frozen=True)
 class Extras:
-    """The field `r2med`: what our traces have and the form has no place for."""
+    """The field `r2med`: parts of our traces for which the format has no field."""
 
     answer: str | None = None
     sample: int = 0

@@ -48,7 +48,7 @@ class AnswerPiece:
 
 
 def split_citations(text: str, passages: int) -> list[AnswerPiece]:
-    """Split an answer at citations of passages that were shown; a list leads to its first."""
+    """Split an answer at citations of shown passages; a list links to its first passage."""
     parts: list[AnswerPiece] = []
     last = 0
     for match in _CITATION.finditer(text):

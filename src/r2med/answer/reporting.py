@@ -226,7 +226,7 @@ def compare_arms(scored: Mapping[str, Mapping[Arm, ArmScores]]) -> list[ArmCompa
 
 
 def _chosen_pairs(arms: Sequence[Arm]) -> list[tuple[int, int]]:
-    """Return the pairs that answer a question: system against floor, systems, distraction."""
+    """Return the pairs to test: each arm against the floor, and systems against each other."""
     index = {arm: position for position, arm in enumerate(arms)}
     floor, ceiling = Arm("closed-book"), Arm("oracle")
     retrieved = [arm for arm in arms if arm.condition == "retrieved"]

@@ -283,7 +283,7 @@ def _is_uncited(answer: StoredAnswer) -> float | None:
 
 
 def count_abstentions(answers: Sequence[StoredAnswer]) -> Abstentions:
-    """Count abstentions that were right to make and that were not."""
+    """Count right, wrong and missed abstentions; right means that no positive was shown."""
     total = Abstentions(0, 0, 0, 0)
     for answer in answers:
         is_right = not answer.relevant

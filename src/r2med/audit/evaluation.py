@@ -91,7 +91,7 @@ class EvaluationTexts:
         return new
 
     def find_same_source(self, marks: Iterable[str]) -> list[int]:
-        """Texts of positives that come from a source which ids or titles of a row name."""
+        """Return positives from a source that the ids or titles of a row name."""
         names = {
             name
             for mark in marks

@@ -79,7 +79,7 @@ class Chunk:
 
 
 def training_files(names: Sequence[str]) -> list[TrainingFile]:
-    """The files of a known form that paths, folders, globs and datasets of the hub's cache name.
+    """Find training files by paths, folders, globs, or names of datasets in the hub's cache.
 
     Of a folder that holds a task, its corpus and queries: ids in its judgements are not texts.
     """

@@ -162,7 +162,7 @@ def _hits(matcher: Matcher, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
 
 
 def _few_texts(hits: Iterable[Hit], counts: Counter[tuple[int, str]]) -> Iterator[Hit]:
-    """The same hits; only the first of each evaluation text and kind keep their text.
+    """Yield all hits; only the first few per evaluation text and type keep their text.
 
     So memory stays bounded where most rows are leaks.
     """

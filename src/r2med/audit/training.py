@@ -135,7 +135,7 @@ def audit_training(
     progress: Progress,
     warn: Warn,
 ) -> Audit:
-    """Say of every task whether its texts are in the training data, and store the outcomes.
+    """Search the training data for the texts of every task, and store the findings.
 
     `neighbours` also looks for texts of similar meaning. The scores of stored results are split by
     affected and unaffected queries. The scan is logged under `results`, so that it goes on where it
@@ -197,7 +197,7 @@ def _neighbours(
     neighbours: Neighbours,
     resources: Resources,
 ) -> Iterator[Hit]:
-    """Training texts that mean the same as an evaluation text in other words, for an encoder.
+    """Yield training texts whose embedding is close to that of an evaluation text.
 
     `texts` come with file and row; those under eight words say nothing. Both sides are encoded as
     documents without instructions, so that equal texts have a cosine of 1. Vectors are kept, so an

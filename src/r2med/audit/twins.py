@@ -153,7 +153,7 @@ def _document_positions(task: Task) -> dict[str, int]:
 
 
 def _match_documents(task: Task, originals: Sequence[str]) -> dict[str, dict[str, TwinType]]:
-    """By judged document the other documents that are its twins."""
+    """Return the twins of each judged document."""
     names = task.corpus.document_ids.to_pylist()
     texts = task.corpus.document_texts()
     text_of = dict(zip(names, texts, strict=True))

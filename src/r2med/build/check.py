@@ -198,7 +198,7 @@ def load_frozen(folder: BuildFolder, names: Sequence[str]) -> Task:
 def leave_out(
     judgements: Judgements, pool: Sequence[Candidate], is_left_out: Callable[[Find], bool]
 ) -> Judgements:
-    """Return judgements without candidates that only the finds left out contributed."""
+    """Return judgements without candidates that nothing else but the left-out finds found."""
     only = {
         (candidate.query_id, candidate.document_id)
         for candidate in pool

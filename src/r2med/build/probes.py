@@ -404,7 +404,7 @@ def _owner_figures(judged: JudgedTexts, run: Run, judgements: Judgements) -> Ite
 def _run_figures(
     judged: JudgedTexts, run: Run, judgements: Judgements, answers: AnswerNames
 ) -> Iterator[ProbeFigure]:
-    """Measure a correction of BM25 by the answers named, and its first hits."""
+    """Measure BM25 times the number of answers named, and how often its first hit is wrong."""
     if not judged.positives:
         return
     if answers.patterns:

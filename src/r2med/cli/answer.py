@@ -33,7 +33,7 @@ answer = command_group(
 Name = Annotated[str, typer.Argument(metavar="NAME", help="An answer set.")]
 Scoring = Annotated[
     Literal["auto", "option", "judge", "f1", "match"],
-    options.option("--score", help="What scores an answer: auto, option, judge, f1 or match."),
+    options.option("--score", help="How answers are scored: auto, option, judge, f1 or match."),
 ]
 GradedBy = Annotated[
     str | None,

@@ -73,7 +73,7 @@ def audit(
         options.option(metavar="ENCODER", help="Also look for texts with a similar meaning."),
     ] = None,
     threshold: Annotated[
-        float, options.option(min=0, max=1, help="Cosine from which two texts are similar.")
+        float, options.option(min=0, max=1, help="Smallest cosine of similar texts.")
     ] = 0.9,
     write_clean: Annotated[
         Path | None,

@@ -68,14 +68,14 @@ def explore(
         list[str] | None,
         options.option(
             "--trusted-proxy",
-            help="An address whose X-Forwarded-Proto is believed; by default loopback.",
+            help="Trust X-Forwarded-Proto from this address; by default loopback.",
         ),
     ] = None,
     token: Annotated[
         bool,
         options.option(
             "--token/--no-token",
-            help="Ask for a secret token where others than you can reach the pages.",
+            help="Ask visitors for a secret token if others can reach the pages.",
         ),
     ] = True,
     trial: Annotated[
@@ -121,7 +121,7 @@ def explore(
         library = Library(results, root=data_root, tasks=task, judgements=judgements)
         pages, size = write_bundle(bundle, library, texts=not without_texts, tell=notice)
         index = bundle / "index.html"
-        echo(f"wrote {index} and all it leads to: {pages:,} pages, {size / 1e6:.1f} MB")
+        echo(f"wrote {pages:,} pages ({size / 1e6:.1f} MB); open {index}")
         return
     refuse_unread(context, "without --bundle", "without_texts")
     from r2med.explore.app import create_app

@@ -101,7 +101,7 @@ def generate(
 
 
 def _unit(text: str, llm: str | None, samples: int | None) -> Unit:
-    """The method that a text names, options and all, with its one model and its samples."""
+    """Parse a method with its options, and add the model and the number of samples."""
     from r2med.systems.registry import entries
     from r2med.systems.spec import Unit, parse
 

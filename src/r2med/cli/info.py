@@ -97,12 +97,12 @@ def analyze(
 
 @cache.command("show")
 def show_cache(as_json: options.Json = False) -> None:
-    """Show what lies in R2MED_HOME and how large it is."""
+    """Show the caches in R2MED_HOME and their sizes."""
     from r2med.models.embedding_cache import cached_models
 
     sizes = {name: _size(cache_folder(name)) for name in CACHE_FOLDERS}
-    shelves = [
-        {"shelf": n, "bytes": sizes[n], "folder": str(cache_folder(n))} for n in CACHE_FOLDERS
+    caches = [
+        {"cache": n, "bytes": sizes[n], "folder": str(cache_folder(n))} for n in CACHE_FOLDERS
     ]
     embeddings, rows = [], []
     for model in sorted(cached_models(), key=lambda model: (model.name, model.folder.name)):
@@ -111,19 +111,21 @@ def show_cache(as_json: options.Json = False) -> None:
         folder, size = f"{model.folder.name[:8]}…", format_count(model.bytes, "B")
         rows.append([model.name, folder, f"{facts_of_model['texts']:,}", size, model.storage])
     held = [[name, format_count(sizes[name], "B"), holds] for name, holds in CACHE_FOLDERS.items()]
-    parts: list[object] = [str(home_folder()), Grid(make_columns("shelf", ">size", "holds"), held)]
+    parts: list[object] = [str(home_folder()), Grid(make_columns("cache", ">size", "holds"), held)]
     if rows:
         columns = make_columns("embeddings of", "folder", ">texts", ">size", "precision")
         parts += ["", Grid(columns, rows)]
-    facts = {"home": str(home_folder()), "shelves": shelves, "embeddings": embeddings}
+    facts = {"home": str(home_folder()), "caches": caches, "embeddings": embeddings}
     answer(facts, *parts, as_json=as_json)
 
 
 @cache.command()
 def clear(
-    shelves: Annotated[
+    caches: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[SHELF...]", help="Shelves; by default all that cost nothing."),
+        typer.Argument(
+            metavar="[CACHE...]", help="Caches to clear; by default those that cost no money."
+        ),
     ] = None,
     yes: options.Yes = False,
 ) -> None:
@@ -132,7 +134,7 @@ def clear(
     Caches of answers and embeddings of paid models are cleared only by name.
     """
     free = [name for name in CACHE_FOLDERS if name not in PAID_FOLDERS]
-    names = [options.check_choice(name, tuple(CACHE_FOLDERS), "shelf") for name in shelves or free]
+    names = [options.check_choice(name, tuple(CACHE_FOLDERS), "cache") for name in caches or free]
     sizes = {name: _size(cache_folder(name)) for name in names}
     listed = ", ".join(f"{name} ({format_count(size, 'B')})" for name, size in sizes.items())
     if not yes and not agreed(f"Delete {listed}?"):
@@ -141,10 +143,8 @@ def clear(
     for name in names:
         _delete_content(cache_folder(name))
     echo(f"cleared: {listed}")
-    if not shelves:
-        echo(
-            f"kept: {', '.join(PAID_FOLDERS)}, which may have cost money; name a shelf to clear it"
-        )
+    if not caches:
+        echo(f"kept: {', '.join(PAID_FOLDERS)}, which may have cost money; name them to clear them")
 
 
 def _size(folder: Path) -> int:

@@ -73,7 +73,9 @@ def build(
 @nano.command()
 def candidates(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="What `nano build` made.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder that `r2med nano build` made.")
+    ],
     dense: options.Dense = "harrier",
     force: options.Force = False,
     as_json: options.Json = False,

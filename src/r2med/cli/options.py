@@ -176,10 +176,11 @@ Judges = Annotated[list[str], _JUDGE]
 AnyJudges = Annotated[list[str] | None, _JUDGE]
 Samples = Annotated[int, option("--samples", min=1, help="Answers per question and model.")]
 Rubric = Annotated[
-    str | None, option("--rubric", help="A rubric's name or TOML file; by default by task.")
+    str | None,
+    option("--rubric", help="Rubric, by name or TOML file; by default chosen by the task."),
 ]
 SetName = Annotated[
-    str | None, option("--set", help="Name of the set; by default by model and settings.")
+    str | None, option("--set", help="Name of the set; by default made of model and settings.")
 ]
 Depth = Annotated[int, option("--depth", min=1, help="Documents per query and system.")]
 CalibrationSize = Annotated[

@@ -195,7 +195,7 @@ def explain(
 def expanded_coverage(
     expansion: Expansion, scene: Scene, document_ids: Iterable[str]
 ) -> dict[str, float]:
-    """By document the share of the expanded query's terms that it has, rare terms weighing more.
+    """Return each document's share of the expanded query's terms; rare terms weigh more.
 
     The expanded query is what an expander lets BM25 search with: the query and generated texts, or
     generated texts one_query.

@@ -67,7 +67,7 @@ class MissCount:
 
 @dataclass(frozen=True)
 class GeneratedWord:
-    """A generated word that wrong documents share which only A has in its top ten."""
+    """A generated word in non-relevant documents that only A has in its top ten."""
 
     word: str
     queries: int
@@ -227,7 +227,7 @@ class _DiagnosedTask:
     def find_pulling_words(
         self, generated: Mapping[str, str]
     ) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield generated words that wrong documents hold which only A ranks in its top ten."""
+        """Yield generated words in non-relevant documents that only A has in its top ten."""
         lexicon = self.scene.lexicon
         tops_b = {
             finding.query_id: {document.document_id for document in finding.top}

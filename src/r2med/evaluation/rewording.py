@@ -33,7 +33,7 @@ class Rewording:
     """Wordings of the language model that were not used: another meaning, or no text."""
 
     def apply(self, task: Task) -> Task:
-        """Return the task with reworded queries, which no mean or leaderboard takes for the task.
+        """Return the task with reworded queries; means and leaderboards never include it.
 
         Its corpus is the same, so cached indexes and embeddings of documents are reused.
         """

@@ -123,7 +123,7 @@ class Worker:
 
 
 def main() -> None:
-    """WorkerAnswer requests until the driver closes the pipe or dies.
+    """Answer requests until the driver closes the pipe or dies.
 
     Anything that models print goes to standard error. Ctrl-C is ignored: the driver handles it.
     """

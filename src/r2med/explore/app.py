@@ -235,7 +235,7 @@ class _Trials:
 
 
 def leaderboard(request: Request, snapshot: Snapshot, link: Link) -> Response | str:
-    """The leaderboard of a suite, or its rows as a file; without one, of the results at hand."""
+    """The leaderboard of a suite as a page or as CSV; by default of a suite with results."""
     view = View.of(Parameters(request.query_params), snapshot)
     if not request.url.path.endswith(".csv"):
         return leaderboard_page(snapshot, view, link)
@@ -341,7 +341,7 @@ def search(request: Request, snapshot: Snapshot, link: Link) -> str:
 
 
 def plot(request: Request, snapshot: Snapshot, link: Link) -> Response:
-    """A figure, which takes some seconds to draw: pages name it and never wait for it.
+    """A figure; drawing takes some seconds, so pages link to it instead of containing it.
 
     A separate process draws it, because the libraries would keep 100 MB of this one.
     """
@@ -366,7 +366,7 @@ def static(request: Request) -> Response:
 
 
 def nowhere(request: Request) -> Response:
-    """Refuse an address that no page has."""
+    """Answer every unknown address with an error page."""
     raise MissingError("No page has this address.")
 
 

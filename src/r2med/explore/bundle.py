@@ -77,7 +77,7 @@ def write_bundle(
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse to replace anything but an earlier bundle, whole and alone in its folder."""
+    """Raise UsageError unless the folder is new, empty, or contains only an earlier bundle."""
     if folder.is_file():
         raise UsageError(f"--bundle {folder}: this is a file, expected a folder.")
     held = {entry.name for entry in folder.iterdir()} if folder.exists() else set()
@@ -173,7 +173,7 @@ class _Site:
                 yield name, _comparable(list(results), [results])
 
     def _link(self, page: Key) -> Link:
-        """Addresses as seen from one page; None for what this site does not have."""
+        """Return a function that makes links relative to a page; None for pages not here."""
         page_folder = posixpath.dirname(_path(page))
 
         def link(page: str, **parts: Part) -> str | None:
@@ -226,7 +226,7 @@ class _Site:
 
 
 def _path(key: Key) -> str:
-    """The file of a page: readable, safe on every file system, and of this page alone."""
+    """Return the path of a page: readable, unique, and valid on every file system."""
     page_type, *names = key
     if page_type == "leaderboard":
         return f"leaderboard/{names[0]}.html" if names else "index.html"

@@ -350,7 +350,7 @@ class Library:
         return map(name_local_task, rescored)
 
     def _reuse(self, content: FolderContent) -> Iterator[Result]:
-        """The results, where unchanged with the tables that were read for earlier pages."""
+        """Yield the results; unchanged ones keep the tables that earlier pages have read."""
         before = self._current
         earlier = {result.folder: result for result in before.results}
         for result in content.results:
@@ -359,7 +359,7 @@ class Library:
             yield earlier[folder] if same else name_local_task(result)
 
     def _other_stamps(self) -> Hashable:
-        """What changes with the stored audits, answers and the folders of tasks' data."""
+        """Return a value that changes when audits, answers, judgements or task data change."""
         audits = sorted((self.folder / AUDITS).glob("*/*.json"))
         names = (*(entry.name for entry in all_entries()), *self._own, *self._current.own)
         data = (folder for name in names if (folder := self._place(name)))
@@ -373,7 +373,7 @@ class Library:
         return tuple(map(_stamp, (*audits, *data, *added, *answers)))
 
     def knows(self, name: str) -> bool:
-        """Whether a name is a registered task, or one whose folder is named or recorded."""
+        """Whether a name is a registered task or a local task with a known folder."""
         return self._folder(name) is not None or registered_task(name) is not None
 
     def task(self, name: str) -> Task:
@@ -415,7 +415,7 @@ class Library:
         )
 
     def overlaps(self, task: Task) -> Mapping[str, float]:
-        """By judged query the share of its terms, by weight, that its best positive holds."""
+        """Return for every judged query the largest weighted share of its terms in a positive."""
         return self._overlaps.get(task.hash, lambda: _query_overlaps(self.scene(task)))
 
     def prepare_searcher(self, retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
@@ -429,14 +429,14 @@ class Library:
         return self._runs.get(key, lambda: replace(result).ranked)
 
     def _place(self, name: str) -> Path | None:
-        """The folder that holds the data of a task, or would."""
+        """Return the folder for the data of a task; it may not exist."""
         entry, folder = registered_task(name), self._folder(name)
         if entry is None:
             return split_selection(str(folder))[0] if folder else None
         return Path(self.root) / name if self.root else data_folder(entry)
 
     def _folder(self, name: str) -> Path | None:
-        """Where the user's own data is: as named at the start, else as results record it."""
+        """Return the folder of a local task: the one named at the start, else the recorded one."""
         return self._own.get(name) or self._current.own.get(name)
 
 

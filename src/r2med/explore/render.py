@@ -56,7 +56,7 @@ Part = str | Sequence[str] | None
 
 
 class Link(Protocol):
-    """Where a page is, for those who write pages: a URL, or None if the page does not exist."""
+    """Returns the URL of a page; None if the page does not exist."""
 
     def __call__(self, page: str, **parts: Part) -> str | None:
         """The address of a page with its parameters; those without a value are left out."""
@@ -154,7 +154,7 @@ def points(value: float | None, digits: int = 1) -> str:
 
 
 def sentence(text: str) -> str:
-    """A text that begins like one."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 

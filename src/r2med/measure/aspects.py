@@ -40,7 +40,7 @@ class AspectCoverage:
 
     @property
     def missed(self) -> int:
-        """Queries without one."""
+        """Queries without a document that supports the aspect."""
         return self.queries - self.covered
 
 

@@ -305,5 +305,5 @@ _FAMILIES: dict[str, Callable[[Gains, Metric, int], Column]] = {
 
 
 def _function_of(family: str) -> Callable[[Gains, Metric, int], Column] | None:
-    """What computes a metric; plugins are read only for names that r2med lacks."""
+    """Return the function of a metric; plugins are read only for names that r2med lacks."""
     return _FAMILIES.get(family) or load_plugins().metrics.get(family)

@@ -84,7 +84,7 @@ class Heterogeneity:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two systems by their places, compared on every task and over all; A is the earlier one."""
+    """Two systems, by index, compared on every task and over all; A has the lower index."""
 
     a: int
     b: int

@@ -87,7 +87,7 @@ def build(
     strict: bool = False,
     warn: Warn = lambda message: None,
 ) -> dict[str, BuiltTask]:
-    """Make a Nano task of every task, write them into one folder, and say how each came about.
+    """Make a Nano task of every task in one folder, and return how each was built.
 
     `strict` fails where positives are lost; otherwise `warn` names them, and
     they are recorded.
@@ -135,7 +135,7 @@ def add_candidates(
         )
     if record.candidates and not force:
         raise UsageError(
-            f"{target} has candidates already, and nothing was touched.\n--force replaces them."
+            f"{target} has candidates already, and nothing was changed.\n--force replaces them."
         )
     lists_by_split = {
         split: make_candidates(load_task(f"{target.resolve()}#{split}"), dense, resources=resources)
@@ -177,7 +177,7 @@ def _splits(tasks: Iterable[Task]) -> dict[str, Task]:
 def task_group(
     names: Sequence[str], root: Path | None = None, local_tasks: Mapping[str, Path] | None = None
 ) -> tuple[str, Iterator[Task]]:
-    """A title, and the tasks that are named, each read when its turn comes.
+    """Return a title, and an iterator that loads the named tasks one at a time.
 
     A folder of `nano build` means all its splits. `local_tasks` are folders that have their names
     already, as in stored results.

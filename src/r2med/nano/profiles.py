@@ -134,7 +134,7 @@ class Profiles(Tabular):
 
 
 def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile:
-    """Profile a task by candidate lists, or by those that lie beside its data."""
+    """Profile a task by candidate lists, by default those stored beside its data."""
     binary = replace(task.judgements, scores=np.minimum(task.judgements.scores, 1))
     rows = []
     for subset in read_candidates(task) if lists is None else lists:

@@ -106,7 +106,9 @@ def _print_findings(
         out.print(f"  training  {snippet(first.text, width)}", style="dim")
     if len(findings) > limit:
         left = len(findings) - limit
-        out.print(f"{left:,} more; --limit shows more, --json or --out all.", style="dim")
+        out.print(
+            f"{left:,} more; --limit shows more of them, --json or --out shows all.", style="dim"
+        )
 
 
 def _effects(effects: Sequence[Effect]) -> Grid:

@@ -195,7 +195,7 @@ def draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN
         out.print(_query_grid(query, min(out.width, _WIDEST)))
     if len(moved) > limit:
         more = plural(len(moved) - limit, "more query", "more queries")
-        out.print(f"{more} moved; --limit shows more, --json all.", style="dim")
+        out.print(f"{more} changed; --limit shows more of them, --json shows all.", style="dim")
 
 
 def _query_grid(query: QueryMovement, width: int) -> Grid:
@@ -256,9 +256,9 @@ def draw_protocols(
             else f"everything but {', '.join(map(_field, known_fields))}"
         )
         if fields:
-            out.print(f"Unknown of {name}: {unknown.removesuffix(' but ')}.")
+            out.print(f"Unknown for {name}: {unknown.removesuffix(' but ')}.")
     for text in compared.unverified:
-        out.print(f"Not verified of {text}.")
+        out.print(f"Not verified for {text}.")
     for name, works in zip(compared.names, compared.beside, strict=False):
         beside = "; ".join(works) or "no published figure: none is known to have this protocol"
         out.print(f"{name} is comparable with {beside}.", style="dim")

@@ -41,7 +41,7 @@ def visible(text: str) -> str:
 
 
 class _Door(Console):
-    """A console that lets no control character of a text through, and no closed pipe pass.
+    """A console that replaces control characters in texts and reports a closed pipe.
 
     Words are shown as they are: brackets belong to system names, colons to ids.
     """
@@ -92,7 +92,7 @@ def echo_json(value: Any) -> None:
 
 
 def answer(value: Any, *parts: Any, as_json: bool) -> None:
-    """Print a value as JSON, or what shows it to a reader: lines as they are, tables to fit."""
+    """Print a value as JSON, or its lines unchanged and its tables fitted to the width."""
     if as_json:
         echo_json(value)
         return
@@ -115,7 +115,7 @@ def notice(message: str) -> None:
 
 
 class ProgressBar(Protocol):
-    """What commands use of a progress bar of rich."""
+    """The methods of rich's progress bar that commands use."""
 
     def add_task(self, description: str, *, total: float | None, visible: bool = True) -> Any:
         """Add a line and return its id."""
@@ -210,7 +210,7 @@ def progress() -> AbstractContextManager[ProgressBar]:
 
 
 def result_line(bar: ProgressBar, total: int) -> Callable[[Result], None]:
-    """The line of an evaluation, which each of its results moves on."""
+    """Add the line of an evaluation; each result advances it."""
     line = bar.add_task("evaluating", total=total)
     return lambda result: bar.update(line, advance=1, description=f"{result.task} · {result.name}")
 
@@ -236,7 +236,7 @@ def is_watched() -> bool:
 
 @contextmanager
 def watch(total: int) -> Iterator[tuple[Work, Callable[[Result], None]]]:
-    """What shows work and results: a bar in a terminal, one line of text in a notebook.
+    """Show work and results: a bar in a terminal, one line of text in a notebook.
 
     Both go when the work is done.
     """

@@ -68,7 +68,7 @@ def _format_usage(name: str, values: Sequence[float | None]) -> str:
 def estimate_rows(
     stages: Iterable[StageEstimate], tokens_per_second: float | None, price: float | None
 ) -> list[dict[str, Any]]:
-    """Return one row per stage and task, with hours and cost; work shared by systems is once.
+    """Return one row per stage and task, with hours and cost; shared work is listed once.
 
     Hours are those of the user's hardware, so work that a server charges for has none.
     """

@@ -257,7 +257,7 @@ _LETTER = re.compile(r"LETTER (\w+)")
 
 
 def _latex_character(character: str) -> str:
-    """A character that every font has; of other scripts the letter's name, such as beta."""
+    """Return a character that every font has; for other scripts its name, such as beta."""
     if character in _LATEX:
         return _LATEX[character]
     if character.isascii() or "À" <= character <= "ÿ":

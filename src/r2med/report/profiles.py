@@ -66,7 +66,7 @@ def data_grid(data: Mapping[str, Any]) -> Grid:
 
 
 def retrieval_parts(profile: Profile) -> Iterator[RenderableType]:
-    """One column per candidate subset, published figures beside the measured; who ranked what."""
+    """One column per candidate subset with measured and published figures, and its retriever."""
     rows_with_marks = [(row, "") for row in profile.retrieval]
     rows_with_marks += [(row, ", published") for row in profile.published]
     rows_with_marks.sort(key=lambda pair: ROLES.index(pair[0].role))

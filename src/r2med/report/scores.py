@@ -97,7 +97,7 @@ def verdict_notes(value: Evaluation) -> Iterator[str]:
 
 
 def _by_suite(results: Sequence[Result]) -> dict[tuple[str | None, str], list[Result]]:
-    """Results that one table may hold: of one suite, or one sample alone."""
+    """Group the results that one table may contain: those of a suite, or one sample."""
     groups: dict[tuple[str | None, str], list[Result]] = {}
     for result in sorted(results, key=lambda result: list(_LABELS).index(result.suite)):
         sample = result.task if result.suite == SAMPLE else ""

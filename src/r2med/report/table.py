@@ -67,7 +67,7 @@ class SystemName:
         return [line.rstrip() for line in lines]
 
     def parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
-        """The pieces between which it may be broken, as few as `width` allows."""
+        """The parts of the name between which a line may be broken, as few as `width` allows."""
         name = str(self) if text is None else text
         if len(name.rstrip()) <= width or level == len(_BREAKS):
             yield name
@@ -118,7 +118,7 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """What every cell takes on one line, but for long names, which may be broken."""
+        """The width at which every cell is on one line; long names may still be broken."""
         return sum(comfortable for _, comfortable, _ in self._sizes) + self._gaps
 
     @cached_property

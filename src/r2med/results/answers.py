@@ -25,7 +25,7 @@ def describe_answers(name: str, answers: AnswerCounts | None) -> str | None:
 
 
 def count_answers(results: Iterable[Result]) -> dict[str, AnswerCounts | None]:
-    """By system name the counts of answers, added up over its results."""
+    """Return the counts of answers of each system, summed over its results."""
     by_name: dict[str, list[AnswerCounts | None]] = {}
     for result in results:
         by_name.setdefault(result.name, []).append(result.summary.answers)

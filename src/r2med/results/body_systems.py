@@ -168,7 +168,7 @@ def score_board_by_body_system(
 def _name_body_systems(
     results: Sequence[Result], root: str | Path | None
 ) -> dict[str, dict[str, str]]:
-    """By task and query the body system."""
+    """Return the body system of each query, by task."""
     local_tasks = ResultSet.open(results).local_tasks
     names: dict[str, dict[str, str]] = {}
     for result in results:

@@ -132,7 +132,7 @@ _UNKNOWN = (
 
 
 def _mteb_record(result: Result) -> dict[str, object]:
-    """A result under the revision and the name that mteb knows its task by, if it does."""
+    """Return a result with mteb's name and revision of its task, if mteb has the task."""
     entry = registered_task(result.task) if result.suite else None
     name, revision = slug(result.task), result.data
     if entry:
@@ -161,7 +161,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _result_name(result: Result) -> str:
-    """The system and the key of a result, as its folder is named unless a path is in its spec."""
+    """Return the system and the key as a file name, without any path in the spec."""
     key = result.folder.name.rpartition("-")[2]
     return f"{slug(result.system)}-{key}"
 

@@ -207,8 +207,8 @@ class Gate:
             value = None if cost.money is None else 1000 * cost.money / cost.queries
         if value is None:
             raise UsageError(
-                f"--fail-if '{self}': the price of {new} is not known. Set prices in the registry; "
-                "see docs/llms.md."
+                f"--fail-if '{self}': no cost of {new} is recorded. Local models have none; for a "
+                "model behind a server, set its prices in the registry (docs/llms.md)."
             )
         unit = _COSTS[self.quantity]
         description = f"{new} {value:.4g} {unit}"

@@ -69,7 +69,7 @@ def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
 
 @contextmanager
 def pause_garbage_collection() -> Iterator[None]:
-    """Make many objects that stay, without searching them for garbage again and again."""
+    """Pause garbage collection while many long-lived objects are made."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -210,7 +210,7 @@ class Leaderboard(Tabular):
 
     @property
     def gains(self) -> tuple[GainSummary, ...]:
-        """What expansion and reranking bring, over all rows whatever is shown of them."""
+        """The gains of expansions and rerankers, over all rows, shown or not."""
         by_group: dict[str, list[float]] = {group: [] for group in GAIN_TITLES}
         for row in self.rows:
             if row.gain is not None:
@@ -223,7 +223,7 @@ class Leaderboard(Tabular):
 
     @property
     def flagged(self) -> Mapping[str, tuple[str, ...]]:
-        """By task that overlaps with training data of rows shown the models that declare it."""
+        """The models with declared overlap in the rows shown, by task."""
         models: dict[str, dict[str, None]] = {}
         for row in self.shown:
             for flag in row.flags:
@@ -246,7 +246,7 @@ class Leaderboard(Tabular):
 
     @property
     def weighted_name(self) -> str:
-        """What data calls the mean that is not by task."""
+        """The name in data of the mean that is not over tasks."""
         micro = is_micro(self.suite.name, self.metric)
         return "micro_mean" if micro else "query_weighted_mean"
 
@@ -354,7 +354,7 @@ def _tasks(
 
 
 def own_suite(names: Iterable[str]) -> Suite:
-    """Folders of the user's own as one suite."""
+    """Return folders with local data as one suite."""
     family = "own data"
     entries = (TaskEntry(name, LOCAL, name, (), family, family, "", "", "") for name in names)
     return Suite(LOCAL, "Your data", tuple(entries))
@@ -388,7 +388,7 @@ def _not_ranked(frame: Frame) -> Iterator[str]:
 def _chosen_rows(
     rows: Sequence[Standing], words: Mapping[str, str | None], only: Sequence[str]
 ) -> list[Standing]:
-    """Rows that pass every filter; a value that no row has names those that some row has."""
+    """Return rows that pass every filter; the error for an unknown value lists the known ones."""
     remaining = list(rows)
     for option, choice in words.items():
         if choice is not None:
@@ -423,7 +423,7 @@ def _words(row: Standing, option: str) -> set[str]:
 
 
 def _find_system(text: str, rows: Sequence[Standing]) -> str:
-    """The system that a label, a system's text or a work's spelling of a model names."""
+    """Find a system by its label, its spec, or a name that a publication uses for the model."""
     systems = {row.system: row.system for row in rows} | {row.name: row.system for row in rows}
     spellings = [text, model_named(text) or text]
     with suppress(UsageError):

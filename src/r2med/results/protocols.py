@@ -1,4 +1,4 @@
-"""Protocols field by field: of systems, of printed figures, and which figures a result may meet.
+"""Compare protocols field by field: of systems, of printed figures, and of both.
 
 A protocol is the settings of a registry entry. A work's protocol is known where the entry has it as
 a preset; otherwise only the work's general statements are, and the rest stays unknown.

@@ -59,7 +59,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Printed:
-    """One system's figures, 0 to 1 by task and metric, and the works that print them alike."""
+    """One system's figures, 0 to 1 by task and metric, and the works that print the same ones."""
 
     system: str
     kind: SystemKind
@@ -117,7 +117,7 @@ def is_micro(suite: str | None, metric: str) -> bool:
 
 @cache
 def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]]:
-    """By system the figures of a suite's tasks, the one that ranks first.
+    """Return each system's printed figures on a suite; the first ones rank it.
 
     Figures that agree on every task are one, with the works of all.
     """
@@ -190,7 +190,7 @@ def read_rows(
 
 
 def model_named(spelling: str) -> str | None:
-    """The name of the model that a work, a hub or a user spells so; None for an unknown one."""
+    """Return our name of a model by any of its spellings; None if it is unknown."""
     lowered = spelling.lower()
     for alias, (unit, _) in _aliases().items():
         if alias.lower() == lowered and ":" not in unit:
@@ -228,7 +228,7 @@ def _system_of(
 
 @cache
 def _aliases() -> Mapping[str, tuple[str, str]]:
-    """By spelling the unit of a system's text and how it was run."""
+    """Return for every spelling the unit of a spec and the variant in which it was run."""
     expanders = read_packaged_toml("results/figures/models.toml")["expanders"]
     units = {spelling: (unit, "") for spelling, unit in expanders.items()}
     for model, facts in models().items():

@@ -157,7 +157,7 @@ def _trec_listing(path: Path) -> _Listing:
             ) from None
         if scores and len(scores) < len(numbers):
             raise DataError(
-                f"{path}, line {number}: the score is missing, or is given here alone.\n{_FORM}"
+                f"{path}, line {number}: the score is missing, or only this line has one.\n{_FORM}"
             )
     if not numbers:
         raise DataError(f"{path}: the file holds no run.\n{_FORM}")

@@ -93,7 +93,7 @@ def load_tasks(
     strict: bool = False,
     local_tasks: Mapping[str, Path] | None = None,
 ) -> Iterator[Task]:
-    """Tasks, or those that a comma-separated list names, each read when its turn comes."""
+    """Yield tasks, or those in a comma-separated list, loaded one at a time."""
     items = resolve(tasks, local_tasks) if isinstance(tasks, str) else tasks
     return (
         load_entry(item, name=name, root=root, strict=strict)

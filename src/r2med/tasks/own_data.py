@@ -79,7 +79,7 @@ def _problems(source: TaskFiles) -> list[Problem]:
         try:
             parts[part] = read_part(source, part, note)
             if not len(parts[part]) and len(problems) == before:
-                note("the file holds nothing", file, None)
+                note("the file is empty", file, None)
         except DataError as error:
             note(error, file, None)
         rejected[part] = {problem.id for problem in problems[before:]}
@@ -225,7 +225,7 @@ def _rows(
     column_indices: Mapping[str, int],
     wrong: list[str],
 ) -> Iterator[dict[str, str]]:
-    """The fields of a table, row by row; rows that are `wrong` are added there and left out."""
+    """Yield the fields of each row; invalid rows are left out and reported in `wrong`."""
     for line, row in cells:
         if not any(row):
             continue

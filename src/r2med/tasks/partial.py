@@ -22,7 +22,7 @@ def find_partial_folder(entry: TaskEntry, root: Path | None) -> Path | None:
 
 
 def check_partial_files(entry: TaskEntry, folder: Path) -> list[Check]:
-    """Check the checksums of existing files; of a compressed file, that of its content."""
+    """Check the checksums of existing files; compressed files by their uncompressed content."""
     checks = []
     for name, facts in entry.files.items():
         path = _find_file(folder, name)

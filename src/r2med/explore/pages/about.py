@@ -24,7 +24,7 @@ _TITLES = {
 
 
 def message_page(status: int, problem: str, link: Link) -> str:
-    """A refusal as a page: the finding, the expectation, the way back."""
+    """Return an error as a page, with a link back."""
     first, _, more_lines = problem.partition("\n")
     title = _TITLES.get(status, "This did not work")
     return render(

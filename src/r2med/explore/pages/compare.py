@@ -207,7 +207,7 @@ def _plots(comparison: Comparison) -> dict[str, Any]:
 def _contrasts(
     snapshot: Snapshot, name: str, results: Sequence[Result], scores: Sequence[QueryScores]
 ) -> list[dict[str, Any]]:
-    """Judged queries with their scores, and unjudged ones by what their rankings share.
+    """Return rows for judged queries with scores, and for unjudged queries without.
 
     `common` are the documents that all systems have among their first ten.
     """

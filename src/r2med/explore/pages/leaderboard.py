@@ -79,7 +79,7 @@ class View:
 
     @property
     def parts(self) -> dict[str, str | None]:
-        """As the address says it, defaults left out."""
+        """The parameters of the address; values equal to the default are None."""
         values = {
             view_field.name: (getattr(self, view_field.name), view_field.default)
             for view_field in fields(self)
@@ -287,7 +287,7 @@ def with_interval(row: Standing) -> str:
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
-    """Who shares a letter with the first row, where tests were made."""
+    """Describe which systems do not differ significantly from the first one."""
     lettered = [row for row in ranked if row.letters]
     if best.letters and len(lettered) > 1:
         rivals = [row for row in lettered if row is not best]
@@ -351,7 +351,7 @@ def shown_board(board: Leaderboard, view: View) -> Leaderboard:
 
 
 def _brackets(rows: Sequence[Standing]) -> list[dict[int, Bracket]]:
-    """For every letter the lines that join rows which could not be separated, by place."""
+    """Return for each letter the lines beside the rows that share it, by row index."""
     brackets: list[dict[int, Bracket]] = []
     for letter in sorted({letter for row in rows for letter in row.letters}):
         indices = [index for index, row in enumerate(rows) if letter in row.letters]

@@ -89,7 +89,7 @@ class QueryColumn:
 
 @dataclass(frozen=True, eq=False)
 class QueryData:
-    """Everything that the page of a query says; `read` makes it."""
+    """The content of the page of a query; `read` makes it."""
 
     snapshot: Snapshot
     task: str
@@ -195,7 +195,7 @@ class QueryData:
 
     @property
     def origin(self) -> Hashable:
-        """Whatever the lists are made from: they stay as they are for as long as this does."""
+        """All inputs of the lists, used as their cache key."""
         used = {str(part) for system in self.chosen for part in members_of(parse(system))}
         rerankings = (stored.record.reranking for stored in self.chosen.values())
         used |= {stored.first for stored in rerankings if stored} | self.chosen.keys()

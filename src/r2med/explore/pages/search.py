@@ -25,7 +25,7 @@ _BEFORE = 60
 
 @dataclass(frozen=True)
 class SearchHit:
-    """One thing that was found."""
+    """One search result."""
 
     name: str
     segments: Sequence[Segment]
@@ -35,7 +35,7 @@ class SearchHit:
 
 
 def search_page(snapshot: Snapshot, link: Link, words: str) -> str:
-    """Return what contains all the words, or has them as its id."""
+    """Return the page of all items that contain every word, or whose id is the search text."""
     terms = words.lower().split()
     groups: dict[str, list[SearchHit]] = {}
     if terms:

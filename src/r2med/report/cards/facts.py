@@ -146,7 +146,7 @@ def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
 
 
 def readings(facts: Facts) -> Iterator[str]:
-    """Statements about the figures, one each: computed, so that they stay true."""
+    """Return sentences about the figures, computed from them so that they stay true."""
     bm25, dense, hybrid = map(facts.profile.of, ROLES)
     if best := facts.profile.best:
         yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {score_cell(best.ndcg)}."
@@ -176,7 +176,7 @@ def readings(facts: Facts) -> Iterator[str]:
 
 
 def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
-    """The source of a task that `nano build` made, and its story; nothing for other tasks."""
+    """Return the source of a task that `nano build` made and how; nothing for other tasks."""
     record = read_record(task.source).tasks.get(split_of(task))
     if record is None:
         return None, ""
@@ -185,7 +185,7 @@ def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
 
 
 def find_failures(task: Task, run: Run) -> list[Failures]:
-    """The three kinds, by one ranking in the order in which it is measured; the plainest first."""
+    """Find examples of the three types of failure in one ranking, the clearest first."""
     depth = min(_DEEPEST, max(_SHALLOWEST, len(task.corpus) // 10))
     queries = diagnose_ranking(Ranking("", run), task).queries
     classified = [query for query in queries if query.body_system and query.answer]

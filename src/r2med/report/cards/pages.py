@@ -98,7 +98,7 @@ def html(page: Page, title: str, command: str = "r2med tasks card") -> str:
 
 
 def page_names(tasks: Sequence[str]) -> list[str]:
-    """For every task a file name that reads like its own and that no other page has.
+    """Return for every task a unique file name that resembles its name.
 
     Names that would be the same file, also where case does not count, are numbered.
     """

@@ -93,7 +93,7 @@ def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: Spent =
 def _rows_with(
     board: Leaderboard, requirement: str, has: Callable[[Standing], object]
 ) -> list[Standing]:
-    """The rows that have a mean and something more that a figure needs; never none."""
+    """Return rows with a mean and another required value; raise MissingError if none has both."""
     rows = [row for row in board.rows if row.mean is not None and has(row) is not None]
     if not rows:
         tasks = ",".join(group_by_suite([task.name for task in board.tasks]))

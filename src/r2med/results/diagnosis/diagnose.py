@@ -274,7 +274,7 @@ class _View:
         return finding.with_cause()
 
     def _describe_document(self, name: str) -> RankedFinding:
-        """A document of the top, its shared words as the query spells them."""
+        """Describe a document of the top 10; shared words are spelled as in the query."""
         scene, lexicon, row = self.scene, self.scene.lexicon, self.scene.lexicon.row(name)
         answers = dict.fromkeys(scene.answers.get(query) for query in scene.evidence.get(name, []))
         own_answer = scene.answers.get(self.query)

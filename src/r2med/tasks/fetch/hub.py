@@ -98,7 +98,7 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
         return Fetched(entry.name, data_folder(entry), 0, "comes with r2med")
     if not (generations or again) and (local := _find_local(entry)):
         return local
-    if huggingface_hub.is_offline_mode():
+    if huggingface_hub.constants.HF_HUB_OFFLINE:
         raise MissingError(
             f"Offline mode is on, so the {content} of {entry.name} cannot be fetched.\n{_INSTEAD}"
         )

@@ -59,7 +59,7 @@ class _Find:
 
 
 def import_from(source: Path, requested: Sequence[TaskEntry] = ()) -> list[Fetched]:
-    """Take the tasks found in a zip or folder, or only the wanted ones; all or none of a task.
+    """Import the tasks of a zip or folder, or only the wanted ones; never a part of a task.
 
     Files that are not byte for byte the published ones are taken when every known count and
     text statistic agrees, with a notice; otherwise they are refused. A user's own folder is

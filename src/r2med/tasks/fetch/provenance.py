@@ -90,7 +90,7 @@ def _paths(folder: Path) -> set[str]:
 
 @dataclass(frozen=True)
 class Fetched:
-    """What became of one task: how many of its files were brought here (0: all were), and how.
+    """How many files of a task were copied or downloaded (0: all existed), and how.
 
     `notices` say how files of the user's differ from the published ones.
     """
