@@ -131,7 +131,7 @@ def test_the_queries_that_moved_most_are_listed_in_80_columns() -> None:
     assert shown.code == 0, shown.err
     assert shown.out.count("\nquery ") == 2
     [moved] = re.findall(r"A minus B: (\d+) of 18 queries moved", shown.out)
-    assert f"{int(moved) - 2} more queries moved" in shown.out
+    assert f"{int(moved) - 2} more queries changed" in shown.out
     assert max(map(len, shown.out.splitlines())) <= 80
 
 
