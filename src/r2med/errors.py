@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from importlib.util import find_spec
 
 
@@ -62,6 +61,8 @@ def nearest(name: str, names_known: Iterable[str]) -> str:
 
     The closest comes first.
     """
+    from difflib import get_close_matches  # only errors need it
+
     names = sorted(set(names_known))
     lowered = {n.lower(): n for n in reversed(names)}
     offered = [lowered[close] for close in get_close_matches(name.lower(), lowered)]

@@ -8,7 +8,6 @@ Milvus, Weights & Biases) are checked with `check_address` before they are calle
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import sys
 from typing import Any
@@ -81,6 +80,8 @@ def _refuse_connections(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress  # only offline mode needs it
+
     if host == "localhost":
         return True
     try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
@@ -115,6 +113,8 @@ def html_table(
     notes: Iterable[str] = (),
 ) -> str:
     """A plain HTML table for a notebook; texts are escaped."""
+    from html import escape  # only notebooks need it
+
     heads = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
     below = [f"<p>{escape(note)}</p>" for note in notes]
@@ -167,6 +167,8 @@ def _csv_cell(value: object) -> object:
 
 def csv_text(table: pa.Table) -> str:
     """Arrow as CSV, quoted only where a value needs it; numbers keep all digits, lists are JSON."""
+    import csv  # only this function needs it
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(table.column_names)

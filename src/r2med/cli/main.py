@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import signal
@@ -21,6 +22,9 @@ _RESUME = (
     "Results, cached model answers, embeddings and indexes are kept; "
     "run the same command again to continue."
 )
+#: New objects between two searches for unused reference cycles. Imports create many objects and
+#: hardly any cycles; with Python's default, 700, a short command searches for a tenth of its time.
+_OBJECTS_BETWEEN_COLLECTIONS = 20_000
 #: Errors of a full disk, a used-up quota or a file at its size limit.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -36,6 +40,7 @@ class ClosedPipe(BaseException):
 def main() -> None:
     """Run the command line and exit."""
     _use_utf8()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     nowhere = Path(os.devnull)
     sys.stdout = sys.stdout or nowhere.open("w")
     sys.stderr = sys.stderr or nowhere.open("w")

@@ -18,10 +18,8 @@ import numpy as np
 
 from r2med.errors import DamagedError
 from r2med.execution.resources import Resources, Warn
-from r2med.execution.workers import SharedInput, StageSpec
 from r2med.measure.metrics import CUTOFFS, HEADLINE, Metric, parse_metric, stored_metrics
 from r2med.measure.scores import Scores, ceiling, measure
-from r2med.measure.significance import compare_columns
 from r2med.results.describe import describe_stage
 from r2med.results.record import (
     Record,
@@ -102,6 +100,8 @@ class TaskRunner:
         task, workers = self.task, system.resources.workers
         if workers is None:
             return
+        from r2med.execution.workers import SharedInput, StageSpec
+
         for leaf in independent_stages(bind(system.stage, task)):
             if not isinstance(leaf, Retrieval) or leaf.entry.backend != "bm25":
                 continue
@@ -291,6 +291,7 @@ class TaskRunner:
         self, stage: Stage, run: Run, scores: Scores, resources: Resources
     ) -> dict[str, object]:
         """Compare the run of an approximate index with exact search by the same system."""
+        from r2med.measure.significance import compare_columns
         from r2med.retrieve.dense.milvus import SETTINGS
 
         def remove_index(unit: Unit) -> Unit:

@@ -143,11 +143,13 @@ def compare_systems(
         p_task = pairwise_p(scores, "task", resamples=count)
         p_query = pairwise_p(scores, "query", resamples=count)
     pairs_compared = []
-    for pair, p_holm in zip(pairs, holm([p_task[pair] for pair in pairs]), strict=True):
-        if best is not None:
-            if best not in pair:
-                continue
-            pair = best, sum(pair) - best
+    for tested_pair, p_holm in zip(pairs, holm([p_task[pair] for pair in pairs]), strict=True):
+        if best is None:
+            pair = tested_pair
+        elif best in tested_pair:
+            pair = _put_first(best, tested_pair)
+        else:
+            continue
         p_values = [p[pair] for p in single]
         tested = zip(tasks.items(), p_values, holm(p_values), strict=True)
         differences = tuple(
@@ -161,6 +163,12 @@ def compare_systems(
             Pair(*pair, differences, by_task, by_query, p_holm, heterogeneity(columns))
         )
     return pairs_compared
+
+
+def _put_first(system: int, pair: tuple[int, int]) -> tuple[int, int]:
+    """The pair with one of its systems first."""
+    first, second = pair
+    return (first, second) if first == system else (second, first)
 
 
 def draws_for(pairs: int) -> int:

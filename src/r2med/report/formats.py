@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from html import escape
 from typing import Any, Literal
 
 from rich.padding import Padding
@@ -206,6 +205,8 @@ def _class_of(cell: Cell) -> str:
 
 def _html(text: str) -> str:
     """Escaped text in which commands between backticks are code."""
+    from html import escape  # only HTML output needs it
+
     return _CODE.sub(r"<code>\1</code>", escape(visible(text)))
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Group
 from rich.text import Text
 
 from r2med.measure.metrics import HEADLINE, parse_metric
-from r2med.measure.verdicts import Verdict, describe_skipped
 from r2med.number_format import format_count, format_difference, format_percent, format_points
 from r2med.report.drawing import draw_registered
 from r2med.report.table import (
@@ -31,12 +30,14 @@ from r2med.report.table import (
 )
 from r2med.results.answers import answer_notes, count_answers, mark_answers
 from r2med.results.evaluation import Evaluation, Stored, size
-from r2med.results.protocols import works_beside
 from r2med.results.published_data import find_other_data, has_published_data, name_tasks
 from r2med.results.record import Result
 from r2med.results.versions import describe_versions, group_systems, sort_by_age
 from r2med.tasks.registry import find_suite, registered_task
 from r2med.tasks.task import SAMPLE
+
+if TYPE_CHECKING:
+    from r2med.measure.verdicts import Verdict
 
 Grouping = Literal["task", "scenario", "family"]
 
@@ -93,6 +94,8 @@ def verdict_notes(value: Evaluation) -> Iterator[str]:
             yield f"{group.metrics[0]}: {' '.join(verdict.sentence for verdict in printed)}"
             yield " ".join(printed[0].remarks)
         elif skipped := group.skipped_queries(group.tasks):
+            from r2med.measure.verdicts import describe_skipped
+
             yield describe_skipped(skipped)
 
 
@@ -408,6 +411,8 @@ def _newest_results(results: Sequence[Result]) -> list[Result]:
 
 def result_details(result: Result) -> Group:
     """The main facts of a stored result; JSON has the rest."""
+    from r2med.results.protocols import works_beside
+
     record, task = result.record, result.record.task
     is_comparable = result.suite == "full" and has_published_data(result)
     beside = works_beside(result.system) if is_comparable else ()

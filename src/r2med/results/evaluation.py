@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,6 @@ import pyarrow as pa
 from r2med.execution.resources import Warn, log_warning
 from r2med.measure import Scores
 from r2med.measure.metrics import HEADLINE, JUDGED, condense, parse_metric
-from r2med.measure.significance import compare_systems
-from r2med.measure.verdicts import JudgedCoverage, Verdict, all_pairs, decide
 from r2med.results.index import folder_size
 from r2med.results.published_data import describe_other_data
 from r2med.results.record import Result, added_judgements
@@ -22,6 +20,9 @@ from r2med.results.select import ResultSet
 from r2med.results.store import DEFAULT_FOLDER
 from r2med.tables import Tabular, make_table
 from r2med.tasks.registry import in_suite_order
+
+if TYPE_CHECKING:
+    from r2med.measure.verdicts import JudgedCoverage, Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +80,10 @@ class Evaluation(Tabular):
         systems = [name for name, column in columns.items() if None not in map(column.get, tasks)]
         if parse_metric(metric).family == "judged" or len(systems) < 2:
             return {}
+        # one system, the most frequent case, needs no tests
+        from r2med.measure.significance import compare_systems
+        from r2med.measure.verdicts import all_pairs, decide
+
         tables: list[list[Scores]] = []
         for task in tasks:
             newest = {
@@ -195,6 +200,9 @@ def _coverage(
     tables = [[row[a], row[b]] for row in aligned]
     if not all(JUDGED in table for row in tables for table in row):
         return None
+    from r2med.measure.significance import compare_systems
+    from r2med.measure.verdicts import JudgedCoverage
+
     judged = [float(np.mean([row[side][JUDGED].mean() for row in tables])) for side in (0, 1)]
     name = str(condense(parse_metric(metric)))
     if not all(name in table for row in tables for table in row):

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import variance
 from typing import Any
 
 import pyarrow as pa
@@ -132,6 +131,8 @@ class SamplesRecord:
         """The record of two samples or more; None for fewer."""
         if len(metrics) < 2:
             return None
+        from statistics import variance  # only expanders need it
+
         names = metrics[0]
         return cls(
             tuple(metrics), {name: variance(sample[name] for sample in metrics) for name in names}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Item = TypeVar("Item")
 Output = TypeVar("Output")
@@ -25,6 +27,8 @@ def map_in_threads(function: Callable[[Item], Output], items: Iterable[Item]) ->
     if len(first) < 2:
         yield from map(function, drain(first))
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(_THREADS) as pool:
         waiting: deque[Future[Output]] = deque()
         for item in chain(drain(first), remaining):

@@ -6,7 +6,6 @@ lists every query id, so that queries with an empty list survive.
 
 from __future__ import annotations
 
-import gzip
 import json
 from array import array
 from collections.abc import Callable, Mapping
@@ -25,7 +24,6 @@ from r2med.runs.run import Run, distinct_entries, offsets_of, trec_scores
 from r2med.storage import atomic_file, write_file
 from r2med.tasks.reading.fields import Field
 from r2med.tasks.reading.lines import lines
-from r2med.tasks.reading.parquet import read_parquet
 
 Form = Literal["trec", "parquet"]
 Repeats = Literal["refuse", "first", "last"]
@@ -106,7 +104,11 @@ def write_trec(run: Run, path: Path, *, tag: str) -> None:
     texts = [field if isinstance(field, str) else field.cast("string") for field in fields]
     rows = pc.binary_join_element_wise(*texts, " ").combine_chunks().to_pylist()
     data = "".join(f"{row}\n" for row in rows).encode()
-    write_file(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+    if path.suffix == ".gz":
+        import gzip
+
+        data = gzip.compress(data, mtime=0)
+    write_file(path, data)
 
 
 def write_parquet(run: Run, path: Path) -> None:
@@ -182,6 +184,8 @@ def _decode_ids(codes: Mapping[bytes, int], path: Path) -> pa.LargeStringArray:
 
 
 def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
+    from r2med.tasks.reading.parquet import read_parquet
+
     rows = read_parquet([path], _COLUMNS, content=content)
     ranks, scores = (rows.columns[name] for name in ("rank", "score"))
     if scores.null_count and ranks.null_count and len(rows):

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from r2med.errors import UsageError, nearest
 from r2med.execution.resources import Resources
-from r2med.execution.workers import StageSpec
 from r2med.plugins import load_plugins
 from r2med.retrieve.run_files import CandidateSettings, RunSettings, locate_run
 from r2med.settings import parse_settings, settings_identity
@@ -246,6 +245,8 @@ class Builder:
         module = _module(entry)
         retriever = module.build(settings, self.resources)
         if hasattr(retriever, "worker_stage"):
+            from r2med.execution.workers import StageSpec
+
             worker_stage = StageSpec(text, self.resources.options, build_retriever)
             retriever = replace(retriever, worker_stage=worker_stage)
         stage = Retrieval(text, text, entry, retriever, depth, settings_identity(settings))
@@ -272,6 +273,8 @@ class Builder:
             settings, module = read_settings(entry), _module(entry)
             reranker = module.build(str(unit), settings, self.resources)
             if hasattr(reranker, "worker_stage"):
+                from r2med.execution.workers import StageSpec
+
                 options = self.resources.options
                 reranker.worker_stage = StageSpec(str(unit), options, build_reranker)
             identity = settings_identity(settings)

@@ -3,8 +3,8 @@
 Every stage has `depth` (documents per query), `identity(task)` (everything that can change the run,
 as JSON values), `ties(task)` (the tie order for measuring) and `run(context)`. Identity and ties
 depend on the task because of its protocol, its candidate lists and its generations. Stages are
-built by `systems.build`. Code for language models and rerankers is imported only when a system has
-such a stage.
+built by `systems.build`. Code for fusion, language models and rerankers is imported only when a
+system has such a stage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import numpy as np
 from r2med.algorithms import TASK_SPECIFIC, versions
 from r2med.errors import UsageError
 from r2med.execution.usage import Usage
-from r2med.retrieve.fusion import Fusion
 from r2med.retrieve.interface import MeteredSearcher, QueryForm, Retriever, search_with
 from r2med.retrieve.run_files import (
     CandidateSettings,
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from r2med.expand.answers import Expansion
     from r2med.expand.expander import Expander, Generations
     from r2med.rerank.scores import Reranker, Tail
+    from r2med.retrieve.fusion import Fusion
 
 #: One or more variants of all queries; None means the original queries.
 Variants = Sequence[Sequence[QueryForm] | None]
@@ -308,6 +308,8 @@ class Expanding(_NamedStage):
 
     def _sample_fusion(self, task: Task) -> Fusion:
         """Return the fusion of runs of several generations, with the constant of the suite."""
+        from r2med.retrieve.fusion import Fusion
+
         return Fusion().on(task.suite)
 
     def ties(self, task: Task) -> TieOrder:

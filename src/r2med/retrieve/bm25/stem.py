@@ -307,6 +307,6 @@ def _apply_rules(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0
     rows, rule = rows[has_rule], rule[has_rule]
     removed = rules.removed[rule]
     is_long_enough = words.measures(rows, removed) > above
-    for replacement in np.unique(rules.replacements):
+    for replacement in sorted(set(rules.replacements.tolist())):
         chosen = is_long_enough & (rules.replacements == replacement)[rule]
-        words.replace(rows[chosen], removed[chosen], str(replacement))
+        words.replace(rows[chosen], removed[chosen], replacement)

@@ -144,8 +144,8 @@ def split_into_blocks(texts: Texts) -> Iterator[TextBlock]:
             buffer = np.frombuffer(column.buffers()[1], dtype=np.int64)
             offsets = buffer[column.offset : column.offset + len(column) + 1]
         bounds = np.searchsorted(offsets, np.arange(offsets[0], offsets[-1], _BLOCK_BYTES))
-        edges = np.unique(np.concatenate([[0], bounds, [len(column)]]))
-        for first, last in pairwise(edges.tolist()):
+        edges = dict.fromkeys([0, *bounds.tolist(), len(column)])  # a long row has several bounds
+        for first, last in pairwise(edges):
             rows = pa.LargeListArray.from_arrays([0, last - first], column[first:last])
             text = pc.binary_join(rows, separator)[0].as_buffer()
             row_starts = offsets[first:last] - offsets[first] + np.arange(1, last - first + 1)

@@ -144,9 +144,10 @@ def _combine_parts(
     only_judged = source.layout == "beir"
     corpus = Corpus(documents.columns["id"], documents.columns["text"])
     _refuse_contradictions(queries, judgements)
-    distinct = np.unique(_first_rows(judgements, "query", "document"))
+    first_rows = _first_rows(judgements, "query", "document")
+    distinct = np.flatnonzero(first_rows == np.arange(len(first_rows)))
     of_unknown_query = find_unknown(judgements, "query", queries.columns["id"], distinct)
-    usable = np.setdiff1d(distinct, of_unknown_query)
+    usable = np.setdiff1d(distinct, of_unknown_query, assume_unique=True)
     if not len(usable):
         raise DataError(f"{judgements.locate(0)}: no judgement is for a query of this task.")
     of_unknown_document = find_unknown(judgements, "document", corpus.document_ids, usable)

@@ -7,7 +7,6 @@ limits and the environment variables that change them.
 
 from __future__ import annotations
 
-import gzip
 import os
 import sys
 import zlib
@@ -96,6 +95,8 @@ def content(path: Path) -> Generator[bytes, None, None]:
 
             yield from _expand(pa.CompressedInputStream(handle, "zstd"), "zstd", handle, path)
         elif start.startswith(_GZIP):
+            import gzip
+
             yield from _expand(gzip.GzipFile(fileobj=handle), "gzip", handle, path)
         else:
             yield from iter(lambda: handle.read(BLOCK_BYTES), b"")
