@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from tests.cli.running import run
 from tests.llm_server import LLMServer, fails, running_llm_server, says
 
@@ -24,15 +25,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
         yield running
 
 
-def given_generations(text: str = "sympathetic vasoconstriction of the pulp") -> Path:
-    """A file for the demo task, as if made elsewhere."""
-    file = Path("given.jsonl")
-    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 19)]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return file
+@pytest.fixture
+def queries() -> int:
+    return len(r2med.load_task(TASK).queries)
 
 
-def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServer) -> None:
+def test_generate_writes_the_reference_layout_and_eval_reads_it(
+    server: LLMServer, queries: int
+) -> None:
     made = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK, "--out", "made")
     asked = len(server.seen)
 
@@ -42,7 +42,7 @@ def test_generate_writes_the_reference_layout_and_eval_reads_it(server: LLMServe
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert made.code == 0, made.err
     assert str(file) in made.out
-    assert len(rows) == 16 and rows[0].keys() == {"id", "text", "hy_doc", "checksum"}
+    assert len(rows) == queries and rows[0].keys() == {"id", "text", "hy_doc", "checksum"}
     assert scored.code == 0, scored.err
     assert len(server.seen) == asked
     assert Path(json.loads(scored.out)[0]["result"]).parent.name == file.parts[1]
@@ -71,13 +71,13 @@ def test_an_estimate_sends_no_request(server: LLMServer) -> None:
     assert max(map(len, done.out.splitlines())) <= 80
 
 
-def test_fresh_asks_again(server: LLMServer) -> None:
+def test_fresh_asks_again(server: LLMServer, queries: int) -> None:
     run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK)
 
     again = run("generate", "hyde", "--llm", "qwen-7b", "--task", TASK, "--fresh", "--json")
 
-    assert json.loads(again.out)[0]["calls"] == 16
-    assert len(server.seen) == 32
+    assert json.loads(again.out)[0]["calls"] == queries
+    assert len(server.seen) == 2 * queries
 
 
 def test_no_model_s_name_writes_outside_the_folder(server: LLMServer, tmp_path: Path) -> None:
@@ -90,12 +90,12 @@ def test_no_model_s_name_writes_outside_the_folder(server: LLMServer, tmp_path: 
     assert files and all(path.is_relative_to(out) for path in files)
 
 
-def test_refusals_are_counted_in_the_output(server: LLMServer) -> None:
+def test_refusals_are_counted_in_the_output(server: LLMServer, queries: int) -> None:
     server.script += [says("I'm sorry, but I can't help with that."), says("")]
 
     [row] = json.loads(run("generate", "hyde:qwen-7b", "--task", TASK, "--json").out)
 
-    assert (row["generations"], row["refused"], row["empty"]) == (16, 1, 1)
+    assert (row["generations"], row["refused"], row["empty"]) == (queries, 1, 1)
 
 
 def test_a_server_that_refuses_the_key_is_an_error_in_words(server: LLMServer) -> None:

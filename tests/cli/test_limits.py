@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import r2med
 from tests.cli.running import Outcome, run
 from tests.llm_server import LLMServer, running_llm_server, slow
 
@@ -89,7 +90,8 @@ def test_a_stopped_command_goes_on_when_given_more(server: LLMServer) -> None:
     assert [outcome.code for outcome in outcomes] == [3] * (len(outcomes) - 1) + [0]
     assert len(outcomes) > 2
     prompts = [json.dumps(body["messages"]) for body in server.bodies]
-    assert len(prompts) == len(set(prompts)) == 32
+    queries = len(r2med.load_task("demo/biology").queries)
+    assert len(prompts) == len(set(prompts)) == 2 * queries
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from tests.cli.running import run
 from tests.llm_server import LLMServer, running_llm_server, says
 from tests.tasks.writing import Written, write_r2med
@@ -26,7 +27,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LLMServer]:
 
 def given_system(text: str = "torpor lowers the set point in the cold") -> str:
     """A system whose generations were made elsewhere."""
-    rows = [{"id": str(number), "hy_doc": text} for number in range(1, 17)]
+    ids = r2med.load_task(TASK).queries.ids.to_pylist()
+    rows = [{"id": query_id, "hy_doc": text} for query_id in ids]
     Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return "hyde:qwen-7b[generations=given.jsonl] | bm25"
 

@@ -15,10 +15,11 @@ from r2med.tasks.load import load_task
 
 
 def test_terms_of_bm25_add_up_to_the_score() -> None:
-    rows = [{"id": str(n), "hy_doc": "sympathetic vasoconstriction pulp"} for n in range(1, 19)]
+    task = load_task("demo/biology")
+    ids = task.queries.ids.to_pylist()
+    rows = [{"id": name, "hy_doc": "sympathetic vasoconstriction pulp"} for name in ids]
     Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = "hyde:qwen-7b[generations=given.jsonl] | bm25"
-    task = load_task("demo/biology")
 
     found = explain(text, task, "1", run=True)
 

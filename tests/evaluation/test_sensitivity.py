@@ -138,5 +138,6 @@ def test_the_command_prints_the_spread_and_a_row_per_wording(tmp_path: Path) -> 
     )
 
     assert printed.code == 0
-    assert "2 wordings of 16 queries" in " ".join(printed.out.split())
+    queries = len(load_task(TASK).queries)
+    assert f"2 wordings of {queries} queries" in " ".join(printed.out.split())
     assert json.loads(as_json.out)["spread"] >= 0

@@ -160,9 +160,10 @@ def test_a_spec_is_shown_without_folders(spec: str, shown: str) -> None:
 
 
 def test_an_explanation_in_a_notebook_shows_texts_not_objects() -> None:
-    rows: Rows = [{"id": str(n), "hy_doc": "copper and wool"} for n in range(1, 19)]
-    write_lines(Path("thoughts.jsonl"), rows)
     task = r2med.load_task("demo/biology")
+    queries = task.queries.ids.to_pylist()
+    rows: Rows = [{"id": query, "hy_doc": "copper and wool"} for query in queries]
+    write_lines(Path("thoughts.jsonl"), rows)
     system = "hyde:expert[generations=thoughts.jsonl] | bm25"
     r2med.evaluate(system, task)
     found = explain(system, task, "1", results="r2med-results")

@@ -13,6 +13,7 @@ from urllib.request import urlopen
 import pytest
 
 from r2med.storage import seal
+from r2med.tasks.load import load_task
 from tests.explore.conftest import run_command, serving
 
 _CODE = """
@@ -59,9 +60,10 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
     folder = tmp_path_factory.mktemp("received")
     received = Received(folder, folder / "home")
     (folder / "evil_model.py").write_text(_CODE)
-    rows = [{"id": str(n), "hy_doc": f"copper wool {n}"} for n in range(1, 19)]
+    queries = load_task(_TASK).queries.ids.to_pylist()
+    rows = [{"id": query, "hy_doc": f"copper wool {query}"} for query in queries]
     (folder / "thoughts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    private = [{"id": str(n), "hy_doc": _PRIVATE} for n in range(1, 19)]
+    private = [{"id": query, "hy_doc": _PRIVATE} for query in queries]
     (folder / "private.jsonl").write_text("".join(json.dumps(row) + "\n" for row in private))
     systems = [
         "bm25",

@@ -63,8 +63,10 @@ def test_any_text_survives_writing_and_reading(
 
 def test_the_front_matter_names_every_config_and_split(tmp_path: Path) -> None:
     tasks = [load_task("demo/biology"), load_task("demo/medqa-diag")]
+    biology, queries = tasks[0], len(tasks[0].queries)
+    positives = len({document for _, document in positive_pairs("demo/biology")})
 
-    build(tasks, tmp_path / "nano", Recipe(documents=50))
+    build(tasks, tmp_path / "nano", Recipe(documents=positives + 1))
 
     text = (tmp_path / "nano" / "README.md").read_text()
     front = text.split("---")[1]
@@ -72,7 +74,10 @@ def test_the_front_matter_names_every_config_and_split(tmp_path: Path) -> None:
         assert f"- config_name: {config}" in front
         for split in ("NanoDemoBiology", "NanoDemoMedqaDiag"):
             assert f"path: {config}/{split}-00000-of-00001.parquet" in front
-    assert "16 of 16 queries and 50 of 109 documents (49 positive, 1 judged" in text
+    assert (
+        f"{queries} of {queries} queries and {positives + 1} of {len(biology.corpus)} documents "
+        f"({positives} positive, 1 judged"
+    ) in text
     assert "by source fill" in text
 
 
@@ -105,26 +110,45 @@ def test_force_replaces_the_nano_task_and_keeps_other_files(tmp_path: Path) -> N
     assert set(json.loads(found["nano.json"])["tasks"]) == {"NanoDemoMedqaDiag"}
 
 
-def positives(name: str) -> int:
-    judged = load_task(name).judgements.by_query().values()
-    return sum(score > 0 for documents in judged for score in documents.values())
+def positive_pairs(name: str) -> list[tuple[str, str]]:
+    """Query and document of each positive judgement, in file order."""
+    judgements = load_task(name).judgements
+    rows = zip(
+        judgements.query_ids.to_pylist(),
+        judgements.document_ids.to_pylist(),
+        judgements.scores.tolist(),
+        strict=True,
+    )
+    return [(query, document) for query, document, score in rows if score > 0]
+
+
+def losses(name: str, documents: int) -> tuple[int, int]:
+    """Positives and queries lost where the pool has the first `documents` distinct positives."""
+    pairs = positive_pairs(name)
+    in_pool = list(dict.fromkeys(document for _, document in pairs))[:documents]
+    kept = [(query, document) for query, document in pairs if document in in_pool]
+    return len(pairs) - len(kept), len({q for q, _ in pairs}) - len({q for q, _ in kept})
 
 
 def test_strict_fails_where_positives_are_lost_and_writes_nothing(tmp_path: Path) -> None:
-    many = positives("demo/biology")
+    total = len(positive_pairs("demo/biology"))
+    lost, _ = losses("demo/biology", 5)
 
-    with pytest.raises(DataError, match=f"{many - 5} of {many} positives would be lost"):
+    with pytest.raises(DataError, match=f"{lost} of {total} positives would be lost"):
         build(load_task("demo/biology"), tmp_path / "nano", Recipe(documents=5), strict=True)
 
     assert not (tmp_path / "nano").exists()
 
 
 def test_losses_are_told_with_their_counts(tmp_path: Path) -> None:
+    positives, queries = losses("demo/biology", 5)
+
     outcome = run("nano", "build", "demo/biology", "--documents", "5", "--out", str(tmp_path / "n"))
 
     assert outcome.code == 0
-    assert f"{positives('demo/biology') - 5} positives dropped" in outcome.err
-    assert "14 queries dropped" in outcome.err
+    assert positives > queries > 0
+    assert f"{positives} positives dropped" in outcome.err
+    assert f"{queries} queries dropped" in outcome.err
 
 
 _FULL_DISK = """

@@ -47,7 +47,7 @@ def test_one_long_name_costs_only_its_own_row() -> None:
 
 
 def test_a_title_is_not_wrapped_by_a_narrow_table() -> None:
-    title = "demo/biology · demo suite, edition 2, not comparable with published figures"
+    title = "demo/biology · demo suite, edition 3, not comparable with published figures"
 
     assert drawn(Grid([Column("n")], [["1"]], title=title), 80)[0] == title
 

@@ -34,7 +34,19 @@ RULES = [
             ("person", "occupation"),
         )
     ),
+    *(
+        ("answers", feature, against)
+        for feature in ("position of the answer", "number of answers named")
+        for against in ("hard negatives", "never positive")
+    ),
+    *(
+        ("typography", feature, against)
+        for feature in ("digits", "spelled numbers", "percent signs", "units with a slash", "colons")
+        for against in ("hard negatives", "never positive")
+    ),
 ]
+#: Largest gain of BM25 if its best score for another query is subtracted.
+MOST_OWNED = 0.10
 
 
 @cache
@@ -64,6 +76,14 @@ def test_a_classifier_that_never_sees_the_query_stays_near_chance(name: str) -> 
 
     assert value is not None
     assert value <= 0.70
+
+
+@every_task
+def test_positives_do_not_belong_to_one_query(name: str) -> None:
+    value = probes(name).find("owners", "BM25 less its best score for another query", "").value
+
+    assert value is not None
+    assert value <= MOST_OWNED
 
 
 @every_task

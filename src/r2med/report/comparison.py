@@ -188,7 +188,7 @@ def draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN
     """Print the first `limit` queries whose score differs, with snippets."""
     moved = movement.moved
     out.print(f"A = {movement.a}\nB = {movement.b}", style="bold")
-    counts = f"{len(moved)} of {plural(len(movement.queries), 'query', 'queries')} moved"
+    counts = f"{len(moved)} of {plural(len(movement.queries), 'query', 'queries')} changed"
     out.print(f"{movement.metric} × 100, A minus B: {counts}")
     for query in moved[:limit]:
         out.print()

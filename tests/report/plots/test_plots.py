@@ -13,6 +13,7 @@ from r2med.report.plots.labels import box_of, line_boxes, overlap, place_labels
 from r2med.report.plots.theme import ThemeName, find_theme
 from r2med.results.diagnosis.diagnose import Scene
 from r2med.results.leaderboard import leaderboard
+from r2med.tasks.load import load_task
 from r2med.tasks.registry import find_suite
 from r2med.tasks.task import Task
 from tests.cli.running import run
@@ -320,7 +321,8 @@ def test_intervals_of_groups_surround_their_means_within_the_scale() -> None:
 
 def test_systems_with_generations_from_a_file_are_marked_in_the_plot_of_costs() -> None:
     drawing()
-    rows = [{"id": str(n), "hy_doc": "copper and wool"} for n in range(1, 19)]
+    queries = load_task("demo/biology").queries.ids.to_pylist()
+    rows = [{"id": query, "hy_doc": "copper and wool"} for query in queries]
     Path("given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     spec = "hyde:expert[generations=given.jsonl] | bm25"
     assert run("eval", "bm25", spec, "--task", "demo/biology").code == 0

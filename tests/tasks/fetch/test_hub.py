@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import huggingface_hub
 import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -134,6 +135,10 @@ def test_a_file_damaged_since_is_fetched_again(hub: Hub, entry: TaskEntry) -> No
     assert corpus.read_bytes() == FILES["corpus.jsonl"]
 
 
+@pytest.mark.skipif(
+    huggingface_hub.__version__.startswith("0."),
+    reason="huggingface_hub resumes a cut download from 1.0 on",
+)
 def test_a_cut_connection_is_resumed_where_it_broke(
     hub: Hub, entry: TaskEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
