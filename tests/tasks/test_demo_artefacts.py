@@ -41,7 +41,13 @@ RULES = [
     ),
     *(
         ("typography", feature, against)
-        for feature in ("digits", "spelled numbers", "percent signs", "units with a slash", "colons")
+        for feature in (
+            "digits",
+            "spelled numbers",
+            "percent signs",
+            "units with a slash",
+            "colons",
+        )
         for against in ("hard negatives", "never positive")
     ),
 ]
