@@ -74,6 +74,10 @@ def compare(
     return replace(comparison, stored=_find_stored_pairs(selection, comparison, results))
 
 
+def _ignore(message: str) -> None:
+    """Drop a warning that the comparison itself has given already."""
+
+
 def _find_stored_pairs(
     selection: Selection, comparison: Comparison, results: str | Path | Sequence[Result]
 ) -> StoredPairs | None:
@@ -90,14 +94,21 @@ def _find_stored_pairs(
     stored_b = {task: result for task, result in results_b.items() if isinstance(result, Result)}
     if len(stored_a) < len(results_a) or len(stored_b) < len(results_b):
         return None
+    same_tasks = [
+        result
+        for result in ResultSet.open(results, _ignore).results
+        if result.suite == comparison.suite and result.task in comparison.tasks
+    ]
+    # A local task can have the name of a registered one, so it is not chosen by its name.
+    is_local = comparison.suite is None
     board = leaderboard(
-        comparison.suite or LOCAL,
-        task=",".join(comparison.tasks),
+        LOCAL if is_local else comparison.suite,
+        task=None if is_local else ",".join(comparison.tasks),
         metric=comparison.metric,
         detail=_MOST_TESTED,
-        results=results,
+        results=same_tasks,
         audits=(),
-        tell=lambda message: None,
+        tell=_ignore,
     )
     return find_stored_pairs(board, stored_a, stored_b)
 
