@@ -39,7 +39,7 @@ TASK_SPECIFIC = "task_specific"
 
 
 def versions(*names: str) -> dict[str, int]:
-    """Return the versions of some algorithms, for an identity."""
+    """Return the versions of the named algorithms, to be included in an identity."""
     return {name: ALGORITHM_VERSIONS[name] for name in names}
 
 

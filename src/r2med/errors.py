@@ -1,4 +1,4 @@
-"""Every error a user can cause or meet: one message that says where, what, and what to do."""
+"""The errors that a user can see; messages name the place, the problem and the solution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 
 class R2MedError(Exception):
-    """Base of all errors raised on purpose; anything else is a defect of the program."""
+    """Base of all errors that r2med raises on purpose; any other exception is a bug."""
 
 
 class UsageError(R2MedError):
@@ -15,7 +15,7 @@ class UsageError(R2MedError):
 
 
 class DataError(R2MedError):
-    """A file does not hold what its layout promises."""
+    """The content of a file, or the output of a model, is not valid."""
 
 
 class MissingError(R2MedError):
@@ -31,11 +31,11 @@ class DamagedError(R2MedError):
 
 
 class LimitError(R2MedError):
-    """A limit of tokens or money is reached, and finished work is stored; the exit code is 3."""
+    """A limit of tokens or money is reached; finished work is stored, and the exit code is 3."""
 
 
 class WorkError(R2MedError):
-    """Pieces of work failed on several workers; everything else was done and is kept."""
+    """Pieces of work failed on several workers; all other work was done and is stored."""
 
 
 def need(*libraries: str, extra: str) -> None:
@@ -46,20 +46,20 @@ def need(*libraries: str, extra: str) -> None:
 
 
 def first_line(problem: Exception) -> str:
-    """The first line of an error's message, or its type if it has none."""
+    """Return the first line of an error's message; the name of its type if it has no message."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
 def plural(count: int, word: str, words: str | None = None) -> str:
-    """A count with its noun."""
+    """Return a count with its noun, as in `1 query` or `2 queries`."""
     usual = word[:-1] + "ies" if word.endswith("y") else word + "s"
     return f"{count:,} {word if count == 1 else words or usual}"
 
 
 def nearest(name: str, names_known: Iterable[str]) -> str:
-    """A clause that offers the known names closest to a mistyped one, or all of a short list.
+    """Return a hint for a mistyped name: the closest known names, or all of a short list.
 
-    The closest comes first.
+    The closest name comes first.
     """
     from difflib import get_close_matches  # only errors need it
 

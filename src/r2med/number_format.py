@@ -1,4 +1,4 @@
-"""How numbers are written in terminals, HTML pages, LaTeX and sentences."""
+"""Format numbers for terminals, HTML pages, LaTeX and sentences."""
 
 from __future__ import annotations
 

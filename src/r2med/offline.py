@@ -43,7 +43,7 @@ def go_offline() -> None:
 
 
 def apply_environment() -> None:
-    """Install the guard if the environment asks for it; `import r2med` does this."""
+    """Switch offline mode on if `R2MED_OFFLINE` is set; `import r2med` calls this."""
     global _installed
     if not is_offline():
         return
@@ -54,7 +54,10 @@ def apply_environment() -> None:
 
 
 def check_address(address: str) -> None:
-    """Refuse an address outside this machine in offline mode; paths and local names pass."""
+    """In offline mode, raise OfflineError for an address outside this machine.
+
+    Paths and local names are accepted.
+    """
     if not is_offline() or not address:
         return
     host = urlsplit(address if "//" in address else f"//{address}").hostname or ""

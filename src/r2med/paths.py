@@ -46,7 +46,7 @@ def home_folder() -> Path:
 def user_path(text: str | Path, option: str = "") -> Path:
     """Return a path with a leading `~` or `~user` replaced by that user's home folder.
 
-    UsageError is raised if the path is not valid on this file system or the user is unknown.
+    Raises UsageError if the path is not valid on this file system or the user is unknown.
     """
     prefix, shortened = f"{option}: " if option else "", str(text)[:60]
     try:
@@ -62,7 +62,7 @@ def user_path(text: str | Path, option: str = "") -> Path:
 
 
 def cache_folder(name: str) -> Path:
-    """Return a cache folder by name; it may not exist yet."""
+    """Return the path of a cache folder by name; the folder may not exist yet."""
     assert name in CACHE_FOLDERS, name
     return home_folder() / name
 
@@ -82,5 +82,5 @@ def require_empty(target: Path, option: str = "--out", *, force: bool | None = N
 
 
 def slug(text: str) -> str:
-    """Make a file name from a text: readable, and without separators."""
+    """Return a text as a readable file name without separators."""
     return re.sub(r"[^A-Za-z0-9._=-]+", "-", text).strip("-.")[:_MOST_CHARACTERS] or "system"

@@ -7,8 +7,8 @@ There are two sources:
 - Installed packages with an entry point in the group `r2med.plugins`: a function that takes a
   `Plugin` and adds to it.
 
-A name of r2med cannot be replaced, so that `bm25` means the same everywhere. A file in the working
-folder may come from someone else, so it cannot make r2med run Python code.
+A built-in name cannot be replaced, so that `bm25` means the same everywhere. A registry file in the
+working folder may come from someone else, so it cannot make r2med run Python code.
 """
 
 from __future__ import annotations
@@ -31,26 +31,29 @@ _SECTIONS = ("systems", "llms", "tasks")
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """One table of a registry file, and the file for error messages."""
+    """One table of a registry file, with the name of the file for error messages."""
 
     name: str
     fields: Mapping[str, Any]
     source: str
     """The file or package with the entry."""
     folder: Path | None = None
-    """The folder for relative paths in the entry."""
+    """The folder to which relative paths in the entry refer."""
     may_run_code: bool = True
-    """False for `r2med.toml` in the working folder."""
+    """Whether the entry may make r2med run Python code.
+
+    False for `r2med.toml` in the working folder.
+    """
 
     @property
     def where(self) -> str:
-        """File and table, for messages."""
+        """The file and table of the entry, for messages."""
         return f"{self.source}, [{self.name}]"
 
 
 @dataclass
 class Plugin:
-    """The additions of one package or registry file; passed to the function of an entry point.
+    """The additions of a package or registry file; an entry point's function gets such an object.
 
     Examples:
         def register(plugin: r2med.plugins.Plugin) -> None:
@@ -78,7 +81,7 @@ class Plugin:
         self._add_tables(Path(path), may_run_code=True)
 
     def add_backend(self, name: str, settings: str) -> None:
-        """Add a backend that systems of a registry file can name.
+        """Add a backend that systems in a registry file can use.
 
         Args:
             name: The value for the field `backend` of an entry.
@@ -151,7 +154,7 @@ def load_plugins() -> Plugin:
 
 @cache
 def _merge(path: Path | None, modified: int, explicit: bool) -> Plugin:
-    """Join all sources; cached until the registry file is modified."""
+    """Return the additions of all sources as one plugin; cached until the registry file changes."""
     merged = Plugin("all")
     sources = [*_installed_plugins()]
     if path is not None:

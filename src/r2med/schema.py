@@ -1,4 +1,4 @@
-"""Read dataclasses from JSON values and check every type.
+"""Make dataclasses from JSON values and check the type of every value.
 
 Stored files may come from other people or be damaged, so a value of the wrong type is an error that
 names the field. Fields that the dataclass does not declare are ignored. The reader of each type is
@@ -18,7 +18,10 @@ from r2med.errors import DamagedError
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
-"""Converts a JSON value to the declared type; raises _MismatchError if it has another one."""
+"""Converts a JSON value to the declared type.
+
+Raises _MismatchError if the value has another type.
+"""
 
 #: Levels of objects and lists in a record; deeper ones exhaust the stack of recursive readers.
 _DEEPEST = 250
@@ -34,7 +37,7 @@ _NAMES: dict[Any, str] = {
 
 
 def read_values(record_type: type[T], values: object, path: object) -> T:
-    """Return a `record_type` with these JSON values.
+    """Return an instance of `record_type` with these JSON values.
 
     Raises:
         DamagedError: A field is missing or has another type; the message names `path` and field.
@@ -49,7 +52,7 @@ def read_values(record_type: type[T], values: object, path: object) -> T:
 
 
 class _MismatchError(Exception):
-    """A value does not have the declared type; `field` is the path to it."""
+    """A value does not have the declared type; `field` is the path to the value."""
 
     def __init__(self, finding: str, field: str = "") -> None:
         super().__init__(finding)
@@ -61,7 +64,7 @@ class _MismatchError(Exception):
         return f"field {name} {self.finding}" if self.field else f"the record {self.finding}"
 
     def within(self, parent: str) -> _MismatchError:
-        """Return the same mismatch with the parent's path before the field."""
+        """Return the same error with `parent` before the path of the field."""
         return _MismatchError(self.finding, parent + self.field)
 
 
@@ -122,7 +125,7 @@ def _read_number(value: Any) -> float:
 
 
 def _is_whole_number(value: Any) -> bool:
-    """Whether a value is a whole number that tables and indexes can store."""
+    """Return whether a value is a whole number that tables and indexes can store."""
     return type(value) is int and -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER
 
 

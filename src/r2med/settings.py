@@ -57,10 +57,10 @@ def setting(
 
 
 def parse_settings(settings: type[T], fields: Mapping[str, object], *, name: str = "") -> T:
-    """Make settings from the fields of an entry; texts are converted to the declared types.
+    """Make a `settings` object from an entry's fields; texts are converted to declared types.
 
-    Unknown and missing fields and invalid values are UsageErrors. `name` is the entry's name, for
-    messages.
+    Unknown and missing fields and invalid values are UsageErrors. `name` is the name of the entry
+    in error messages.
     """
     hints = get_type_hints(settings)
     known_fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
@@ -118,6 +118,7 @@ def _alternatives(hint: object) -> tuple[Any, ...]:
 
 def _convert(hint: object, value: object) -> object:
     """Convert a value to the declared type; ValueError if that is not possible."""
+    # Every branch that does not return ends at the last line, which raises ValueError.
     origin, types = get_origin(hint), _alternatives(hint)
     if len(types) > 1:
         # `none` and the words of a Literal come first, since every value is also a text.

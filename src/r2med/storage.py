@@ -47,7 +47,10 @@ _mapped: WeakSet[mmap.mmap] = WeakSet()
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a path to write to; if the block succeeds, that file replaces `target`."""
+    """Yield a path to which the block writes.
+
+    If the block succeeds, this file replaces `target`.
+    """
     with _draft(target, Path.touch) as draft:
         yield draft
         _sync(draft)
@@ -55,7 +58,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Write a file completely or not at all; text is encoded as UTF-8."""
+    """Write a file completely or not at all; a `str` is encoded as UTF-8."""
     with atomic_file(target) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -65,8 +68,8 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
     """Yield an empty folder to fill; if the block succeeds, it replaces `target` in one step.
 
     `keep` decides by relative path which files of the old folder are kept; writers with `keep` wait
-    for each other. Without it, the last writer to finish wins. Use `read_folder` to read a folder
-    that may be replaced in the meantime.
+    for each other. Without `keep`, the folder of the last writer to finish remains. Use
+    `read_folder` to read a folder that may be replaced in the meantime.
     """
     target = target.resolve()
     with ExitStack() as stack:
@@ -90,7 +93,10 @@ def atomic_folder(target: Path, *, keep: Callable[[str], bool] | None = None) ->
 
 
 def draft_folder(target: Path) -> AbstractContextManager[Path]:
-    """Yield a new folder next to `target`; it is removed at the end, or by a later `sweep`."""
+    """Yield a new folder next to `target`, and remove it at the end.
+
+    If the process is killed, a later `sweep` removes the folder.
+    """
     return _draft(target, Path.mkdir)
 
 
@@ -156,7 +162,10 @@ def remove_folder(folder: Path) -> None:
 
 
 def lock(path: Path) -> AbstractContextManager[None]:
-    """Wait for a lock file and hold it; a lock ends with its process."""
+    """Lock a file while the block runs, after waiting for other processes.
+
+    A lock ends when its process ends.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     return _create_locked(path, Path.touch)
 
@@ -187,9 +196,9 @@ class AppendFile:
         self._size = 0
 
     def append(self, record: bytes) -> tuple[Path, int]:
-        """Write a record; return its file and offset. Once written, a kill cannot lose it.
+        """Write a record; return its file and offset. The record survives if the process is killed.
 
-        After a record that could not be written completely, a new file is begun, so that an
+        If a record cannot be written completely, the next one begins a new file, so that an
         incomplete record is always the last one of its file.
         """
         start = self._size
@@ -220,7 +229,7 @@ class AppendFile:
             os.fsync(self._handle)
 
     def close(self) -> None:
-        """Close the file; a later record begins a new one."""
+        """Close the file; a later record begins a new file."""
         self.sync()
         self._abandon()
 
@@ -245,7 +254,7 @@ def write_sealed(target: Path, batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def read_sealed(path: Path) -> list[pa.RecordBatch]:
-    """Verify a file of `write_sealed` and map its batches into memory.
+    """Verify a file that `write_sealed` wrote and map its batches into memory.
 
     The file is verified in blocks, so that its pages take memory only when they are used.
     """
@@ -306,7 +315,7 @@ def _checksum_of(handle: FileIO, size: int) -> int:
 
 
 def release_memory() -> None:
-    """Return unused memory to the system: freed memory, and the pages of mapped files.
+    """Give unused memory back to the system: freed memory, and the pages of mapped files.
 
     Pages of mapped files are read again when they are used.
     """
@@ -326,7 +335,7 @@ def seal(record: Mapping[str, Any], *, indent: int | None = 1) -> str:
 def unseal(text: str | bytes, path: Path | str) -> dict[str, Any]:
     """Return a record that `seal` wrote; DamagedError if its checksum is wrong.
 
-    The checksum is that of the values, so a file with other spaces and line breaks is valid.
+    The checksum covers only the values, so spaces and line breaks may differ.
     """
     try:
         record: dict[str, Any] = json.loads(text)
@@ -345,7 +354,9 @@ def _content_sum(record: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _draft(target: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield a new draft, locked so that no `sweep` removes it; it is removed after the block.
+    """Yield a new draft for `target`, and remove it after the block.
+
+    The draft is locked, so that no `sweep` removes it.
 
     Errors of the operating system are changed to name the target instead of the draft.
     """

@@ -1,4 +1,4 @@
-"""Values of the API that are also tables: as Arrow, pandas, polars, JSON, CSV and HTML."""
+"""Convert values of the API to tables: Arrow, pandas, polars, JSON, CSV and HTML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Tabular(ABC):
-    """A value that is also a table; subclasses define `to_arrow`."""
+    """Base of values that can be converted to tables; subclasses define `to_arrow`."""
 
     is_drawn: ClassVar[bool] = False
     """Whether `str` and notebooks show the value as the command line does."""
@@ -45,7 +45,7 @@ class Tabular(ABC):
         return text.getvalue().rstrip("\n")
 
     def _repr_html_(self) -> str:
-        """For notebooks: the output of the command line, or the first rows of the table."""
+        """Return HTML for notebooks: the output of the command line, or the table's first rows."""
         if not self.is_drawn:
             table = self.to_arrow().slice(0, _SHOWN_ROWS)
             rows = ([_cell(value) for value in row.values()] for row in table.to_pylist())
@@ -56,23 +56,23 @@ class Tabular(ABC):
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """The table as Arrow."""
+        """Return the value as an Arrow table."""
 
     def to_pandas(self) -> Any:
-        """The table as a pandas data frame."""
+        """Return the value as a pandas data frame."""
         _library("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The table as a polars data frame."""
+        """Return the value as a polars data frame."""
         return _library("polars").from_arrow(self.to_arrow())
 
     def to_json(self) -> Any:
-        """Return the content as JSON values; by default one record per row."""
+        """Return the value as JSON values; by default one record per row."""
         return self.to_arrow().to_pylist()
 
     def to_csv(self) -> str:
-        """The table as CSV text; an empty cell is a missing value."""
+        """Return the value as CSV text; an empty cell is a missing value."""
         return csv_text(self.to_arrow())
 
 
@@ -102,7 +102,7 @@ _NOTEBOOK_STYLE = """<style>
 
 
 def notebook_html(content: str) -> str:
-    """Return tables and texts for a notebook in the style of the explorer, for both themes."""
+    """Return HTML for a notebook in the style of the explorer, for light and dark themes."""
     return f'<div class="r2med">{_NOTEBOOK_STYLE}{content}</div>'
 
 
@@ -112,7 +112,7 @@ def html_table(
     rows: Iterable[Sequence[str]],
     notes: Iterable[str] = (),
 ) -> str:
-    """A plain HTML table for a notebook; texts are escaped."""
+    """Return a plain HTML table for a notebook; texts are escaped."""
     from html import escape  # only notebooks need it
 
     heads = "".join(f"<th>{escape(name)}</th>" for name in columns)
@@ -134,7 +134,7 @@ def _library(name: str) -> Any:
 
 
 def make_table(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]) -> pa.Table:
-    """Rows as an Arrow table of these columns; a key that a row lacks is a missing value."""
+    """Return rows as an Arrow table of these columns; a key that a row lacks is a missing value."""
     import pyarrow as pa
 
     kinds = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
@@ -143,7 +143,7 @@ def make_table(columns: Mapping[str, type], rows: Iterable[Mapping[str, object]]
 
 
 def table_columns(record: type) -> dict[str, type]:
-    """The fields of a dataclass that hold one value or none, as columns of a table."""
+    """Return the fields of a dataclass that can be columns: those of one value, or None."""
     columns: dict[str, type] = {}
     for name, hint in get_type_hints(record).items():
         kinds = [
@@ -166,7 +166,10 @@ def _csv_cell(value: object) -> object:
 
 
 def csv_text(table: pa.Table) -> str:
-    """Arrow as CSV, quoted only where a value needs it; numbers keep all digits, lists are JSON."""
+    """Return a table as CSV; numbers keep all digits, and lists are JSON.
+
+    Only values that need quotes have them.
+    """
     import csv  # only this function needs it
 
     text = io.StringIO()

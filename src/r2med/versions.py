@@ -1,7 +1,7 @@
 """Versions of installed packages.
 
-They are read from the names of metadata folders, because importing `importlib.metadata` and parsing
-the metadata takes longer than most searches.
+Versions are read from the names of metadata folders, because importing `importlib.metadata` and
+parsing the metadata takes longer than most searches.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""First stage: finding documents for queries."""
+"""First-stage retrieval: find documents for queries."""

@@ -1,4 +1,4 @@
-"""Encoders behind an API: many requests at once, whose vectors are stored as they arrive.
+"""Encoders behind an API: requests are sent in parallel, and vectors are stored as they arrive.
 
 Texts are truncated and quoted as in the published runs. The requests have the JSON format that
 OpenAI-compatible servers and Voyage share.
@@ -85,18 +85,21 @@ class ApiSettings:
     dimensions: int = setting(least=0)
 
     def input_type(self, side: Side) -> str:
-        """Return the `input_type` of a side in requests; empty if it is not sent."""
+        """Return `input_type` in requests for a side; empty if requests have no such field."""
         return self.query_input_type if side == "query" else self.document_input_type
 
     def known_price(self) -> Price | None:
-        """Return dollars per million tokens: as set, or as listed for this model, or None."""
+        """Return the price in dollars per million tokens: as set, else as listed, else None."""
         if self.price >= 0:
             return Price(self.price)
         listed = self._listed_price()
         return Price(listed["price"]) if listed else None
 
     def price_basis(self) -> str:
-        """Return the date and source of a listed price; empty if it was set or is unknown."""
+        """Return the date and source of a listed price.
+
+        An empty text is returned if the price was set or is unknown.
+        """
         listed = self._listed_price() if self.price < 0 else None
         return f"price of {listed['date']} ({listed['source']})" if listed else ""
 
@@ -113,8 +116,8 @@ def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
         )
     if settings.max_length and not settings.tokenizer:
         raise UsageError(
-            f"max_length={settings.max_length} needs a tokenizer to count with, as in "
-            "[tokenizer=tiktoken:cl100k_base]."
+            f"max_length={settings.max_length} needs a tokenizer that counts tokens: "
+            "add [tokenizer=tiktoken:cl100k_base]."
         )
     budget = resources.remote.budget
     budget.check_price(settings.known_price(), settings.model)
@@ -141,7 +144,7 @@ def build(settings: ApiSettings, resources: Resources) -> ApiRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class ApiRetriever(DenseRetriever):
-    """A dense retriever that can estimate its costs."""
+    """A dense retriever that can estimate the costs of its API requests."""
 
     settings: ApiSettings
 
@@ -169,7 +172,10 @@ class ApiRetriever(DenseRetriever):
 
 @dataclass(eq=False)
 class ApiEncoder:
-    """One side of a model behind an API, with its calls and billed tokens."""
+    """The query encoder or the document encoder of a model behind an API.
+
+    It counts billed tokens.
+    """
 
     settings: ApiSettings
     side: Side
@@ -179,9 +185,9 @@ class ApiEncoder:
 
     @cached_property
     def server(self) -> Server:
-        """The server; R2MED_EMBED_URL replaces the address of the entry.
+        """The server, at the address of the registry entry or in R2MED_EMBED_URL.
 
-        The key of a vendor is sent only to the address of that vendor.
+        The API key of a vendor is sent only to the address of that vendor.
         """
         settings = self.settings
         vendor_url = _VENDOR_URLS.get(settings.key_env, "")
@@ -197,7 +203,10 @@ class ApiEncoder:
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """Everything besides form and text that decides a vector; it never contains a key."""
+        """The settings that decide a vector, besides the text and its `Form`.
+
+        An API key is never included.
+        """
         return {
             "backend": "api",
             "algorithms": versions("api-encoding"),
@@ -210,7 +219,7 @@ class ApiEncoder:
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """Return the texts as they are sent: with the instruction, truncated, then quoted.
+        """Return the texts as requests contain them: with the instruction, truncated, then quoted.
 
         Servers refuse empty texts, so an empty text becomes a blank.
         """
@@ -279,11 +288,11 @@ class ApiEncoder:
         return {"calls": calls, "billed_tokens": tokens, "money": money}
 
     def facts(self) -> Mapping[str, object]:
-        """Return the model and the address."""
+        """Return the name of the model and the address of the server."""
         return {"backend": "api", "model": self.settings.model, "url": self.server.url}
 
     def plan_batches(self, inputs: TextInputs) -> list[Rows]:
-        """Group texts of similar length into requests within the limits of texts and tokens."""
+        """Group texts of similar length into requests that keep the limits on texts and tokens."""
         batches: list[list[int]] = []
         batch_tokens = 0
         for row in np.argsort(-inputs.tokens, kind="stable").tolist():
@@ -297,10 +306,10 @@ class ApiEncoder:
         return [np.array(batch, dtype=np.int64) for batch in batches]
 
     def _make_request(self, inputs: TextInputs, batch: Rows) -> ApiRequest:
-        """Return the request of a batch.
+        """Return the request for the texts of a batch.
 
-        Voyage, the vendor with an `input_type`, has another name for the dimensions, and no value
-        of `encoding_format` for plain floats.
+        Only Voyage has an `input_type`. Voyage also has another name for the dimensions, and no
+        value of `encoding_format` for plain floats.
         """
         settings, texts = self.settings, [inputs.texts[row] for row in batch]
         body: dict[str, object] = {"model": settings.model, "input": texts}
@@ -318,7 +327,7 @@ class ApiEncoder:
     def _describe_failures(
         self, failures: Sequence[tuple[Rows, RequestFailure]], inputs: TextInputs, requests: int
     ) -> Exception:
-        """Return the error about failed requests; the first one is described."""
+        """Return an error that counts the failed requests and describes the first of them."""
         batch, first = failures[0]
         where = f"{self.settings.model} at {self.server.url}"
         if first.status in _UNFIT:
@@ -333,7 +342,10 @@ class ApiEncoder:
 
 
 def read_vectors(answer: dict[str, Any], count: int) -> Vectors:
-    """Return the vectors in the order of the texts; ValueError if the answer is not readable."""
+    """Return the vectors in a server's answer, in the order of the texts.
+
+    Raises ValueError if the answer is not readable.
+    """
     rows = answer.get("data")
     if not isinstance(rows, list) or len(rows) != count:
         number = len(rows) if isinstance(rows, list) else "no"
@@ -356,7 +368,10 @@ def read_vectors(answer: dict[str, Any], count: int) -> Vectors:
 
 @cache
 def load_truncate(tokenizer: str) -> Truncate:
-    """Return the function that counts tokens and truncates; its vocabulary may be downloaded."""
+    """Return a function that counts the tokens of a text and truncates it.
+
+    The vocabulary of the tokeniser may be downloaded.
+    """
     library, _, name = tokenizer.rpartition(":")
     try:
         if library == "tiktoken":

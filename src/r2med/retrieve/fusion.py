@@ -38,7 +38,10 @@ class Fusion:
     weights: tuple[float, ...] = setting(default=(), least=0)
 
     def on(self, suite: str | None) -> Fusion:
-        """Return this fusion with the published constant of a suite, unless `k` is set."""
+        """Return a copy with the published constant of a suite as `k`.
+
+        If `k` is set, the object itself is returned.
+        """
         if self.method != "rrf" or self.k != "auto":
             return self
         return replace(self, k=NANO_K if suite == "nano" else DEFAULT_K)
@@ -76,9 +79,8 @@ class Fusion:
 def _scale_scores(run: Run, method: Method) -> Column:
     """Scale the scores of each query so that the lowest is 0; if all are equal, each is 1.
 
-    The unit is the distance from the lowest to the highest score, or the standard deviation. Zero
-    is the lowest score, because a document that a run does not list must not score above a listed
-    one.
+    Scores are divided by the range from the lowest to the highest, or by the standard deviation.
+    The lowest is 0, because a document that a run does not list must not score above a listed one.
     """
     low, high = _reduce_lists(run, np.minimum), _reduce_lists(run, np.maximum)
     scale = high - low
@@ -101,9 +103,10 @@ def _reduce_lists(run: Run, reduce: np.ufunc) -> Column:
 
 
 def _sum_shares(runs: Sequence[Run], share: Column, counted: NDArray[np.int64], depth: int) -> Run:
-    """Add up the shares of the counted entries and keep the best `depth` of every query.
+    """Add up the shares of each document, and keep the best `depth` documents of every query.
 
-    `share` and `counted`, which has indexes, refer to the entries of all runs in their order.
+    `share` has a value for every entry of all runs, one run after the other. `counted` has the
+    indexes of the entries that are added.
     """
     queries = pa.chunked_array([run.query_ids for run in runs]).unique().cast(pa.large_string())
     ranked = [run.document_ids.take(pa.array(np.unique(run.documents))) for run in runs]

@@ -30,7 +30,7 @@ class Searcher(Protocol):
 
 @dataclass(frozen=True)
 class SearchOutput:
-    """A run, with the facts and the usage of the search."""
+    """The run of a search, with facts for the record and the model usage."""
 
     run: Run
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class MeteredSearcher(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """The usage of preparing the corpus."""
+        """The model usage of preparing the corpus."""
 
     def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
         """Search with the unchanged queries."""
@@ -60,25 +60,26 @@ class Retriever(Protocol):
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Everything that decides its rankings, except its settings, as JSON values.
+        """Everything that decides the retriever's rankings, except its settings, as JSON values.
 
-        Settings are part of a result's key already. The content of files that were read and the
-        versions of algorithms must be here. A custom model has no settings, so everything is here.
+        It must contain the content of files that were read and the versions of algorithms. Settings
+        are already part of a result's key. A custom model has no settings, so it must include
+        everything.
         """
 
     def prepare(self, task: Task) -> Searcher:
         """Index or encode the corpus, or use a cached index of exactly this corpus.
 
-        The argument is the whole task because the wording of instructions depends on it.
+        The argument is the whole task because the words of instructions depend on the task.
         """
 
 
 @dataclass(frozen=True)
 class Part:
-    """One text of a query whose vector is part of the mean.
+    """One text of an expanded query; dense retrievers search with the mean of the texts' vectors.
 
-    `generated` marks text of a language model. An encoder puts the query instruction before it only
-    if its registry entry says so (the published inst, grit and nv do, the others do not).
+    `generated` marks text of a language model. An encoder puts the query instruction before such
+    text only if the encoder's registry entry says so (the published inst, grit and nv do).
     """
 
     text: str
@@ -87,7 +88,7 @@ class Part:
 
 @dataclass(frozen=True)
 class QueryForm:
-    """One query in the texts that retrievers search with."""
+    """An expanded query: one text for lexical retrievers, and the parts for dense retrievers."""
 
     query_id: str
     lexical: str

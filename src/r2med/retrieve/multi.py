@@ -96,15 +96,18 @@ def build(settings: SparseSettings | LateSettings, resources: Resources) -> Mult
 
 @dataclass(frozen=True, kw_only=True)
 class MultiRetriever(EncoderRetriever):
-    """A model, and the function that scores its rows."""
+    """A retriever with several vectors, or weighted words, per text."""
 
     compare: Callable[[Encoded, Encoded], tuple[Score, int]]
-    """Takes rows of queries and documents; returns the scores, and the floats per document."""
+    """Function that returns a scoring function, and the floats that it needs per document."""
     algorithm: Literal["sparse-search", "late-interaction"]
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The content of the checkpoint, and the version of the search."""
+        """Everything that decides rankings, except the settings.
+
+        These are the content of the checkpoint, and the version of the search.
+        """
         query, document = (dict(self.encoders[side].identity or {}) for side in SIDES)
         return {
             "query": query,
@@ -140,7 +143,7 @@ class MultiSearcher:
         return self.search_queries(queries, depth=depth)
 
     def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
-        """Return the best documents with facts and usage."""
+        """Return the best documents of every query, with facts for the record and the usage."""
         query_texts = queries.texts.fill_null("").to_pylist()
         encoded = self.retriever.encode(self.task, "query", query_texts)
         score, floats_per_document = self.retriever.compare(encoded, self.documents)
@@ -157,15 +160,15 @@ class MultiSearcher:
         return SearchOutput(run, {"queries": encoded.facts}, encoded.usage)
 
     def facts(self) -> Mapping[str, object]:
-        """Return counts of the documents, the first one as the model saw it, and the encoder."""
+        """Return facts for the record: encoder, document counts, the first document as encoded."""
         encoder = dict(self.retriever.encoders["document"].facts())
         return {"encoder": encoder, "documents": self.documents.facts}
 
 
 def _library_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEncoder:
-    """Return an encoder of texts as words with weights, or as vectors of tokens.
+    """Return an encoder that gives weighted words (sparse) or token vectors (late interaction).
 
-    `tokens` is the number of tokens per text in late interaction; 0 keeps the model's.
+    `tokens` is the limit of tokens per text in late interaction; 0 keeps the model's limit.
     """
 
     def run(loaded: Any, texts: list[str], form: Form) -> Matrix:
@@ -191,13 +194,13 @@ def _library_encoder(model: LibraryModel, side: Side, tokens: int) -> LibraryEnc
 
 
 class _HeadEncoder(TransformerEncoder):
-    """A linear layer of bge-m3, from a file of the checkpoint, on its hidden states."""
+    """An encoder that applies a linear layer of bge-m3 to the hidden states of the transformer."""
 
     layer: ClassVar[str]
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The identity of the transformer, and the head."""
+        """Everything that decides the vectors: the identity of the transformer, and the head."""
         return {**super().identity, "head": self.layer}
 
     @cached_property
@@ -216,12 +219,15 @@ class _HeadEncoder(TransformerEncoder):
 
 
 class TokenWeights(_HeadEncoder):
-    """Sparse vectors over the vocabulary: the weight of a token is its highest in the text."""
+    """Encoder to sparse vectors: the weight of a token is its highest weight in the text."""
 
     layer = "sparse_linear.pt"
 
     def encode(self, inputs: Inputs, rows: Rows) -> Matrix:
-        """Return words and weights in order of appearance, without special tokens."""
+        """Return the tokens of each text with their weights, in order of appearance.
+
+        Special tokens are left out.
+        """
         outputs, features = self._read(inputs, rows)
         ids, weights = features["input_ids"], outputs[:, :, 0]
         is_special = np.isin(ids, self.tokenizer.all_special_ids)
@@ -241,7 +247,7 @@ class TokenWeights(_HeadEncoder):
 
 
 class TokenVectors(_HeadEncoder):
-    """One vector of length 1 per token after the first."""
+    """Encoder to one vector per token, normalised; the first token of a text is left out."""
 
     layer = "colbert_linear.pt"
 
@@ -267,7 +273,7 @@ def pack_words(rows: sp.csr_matrix) -> Matrix:
 
 
 def _unpack_words(encoded: Encoded) -> sp.csr_matrix:
-    """Return the stored rows as one sparse matrix."""
+    """Return the rows that `pack_words` made as one sparse matrix."""
     lengths = [0]
     words, weights = [np.zeros(0, dtype=np.float32)], [np.zeros(0, dtype=np.float32)]
     for row in encoded.cache.rows(encoded.indexes):
@@ -282,7 +288,7 @@ def _unpack_words(encoded: Encoded) -> sp.csr_matrix:
 
 
 def _score_by_words(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
-    """Return dot products over shared words, and the floats per document."""
+    """Return a function that scores by dot products, and how many floats it needs per document."""
     query_matrix, document_matrix = _unpack_words(queries), _unpack_words(documents)
     width = max(query_matrix.shape[1], document_matrix.shape[1])
     query_matrix.resize(query_matrix.shape[0], width)
@@ -314,7 +320,7 @@ def pack_tokens(matrices: Sequence[Matrix]) -> Matrix:
 
 
 def _unpack_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) -> TokenRows:
-    """Return the token vectors of a range of texts."""
+    """Return the token vectors of a range of texts, from rows that `pack_tokens` made."""
     lengths, parts = [0], []
     for row in encoded.cache.rows(encoded.indexes[start:stop]):
         count, width = int(row[0]), int(row[1])
@@ -325,7 +331,7 @@ def _unpack_tokens(encoded: Encoded, start: int = 0, stop: int | None = None) ->
 
 
 def _score_by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
-    """Return MaxSim scores, and the floats per document."""
+    """Return a function that scores by MaxSim, and how many floats it needs per document."""
     query_tokens = _unpack_tokens(queries)
 
     def score(start: int, stop: int) -> Matrix:
@@ -335,10 +341,10 @@ def _score_by_tokens(queries: Encoded, documents: Encoded) -> tuple[Score, int]:
 
 
 def maxsim(queries: TokenRows, documents: TokenRows) -> Matrix:
-    """Return the scores, (queries, documents).
+    """Return the MaxSim scores, of shape (queries, documents).
 
-    For each token of the query, the best product with any token of the document is added. Texts
-    without tokens score 0.
+    A score is the sum, over the tokens of the query, of the highest dot product with any token of
+    the document. Texts without tokens score 0.
     """
     shape = (len(queries.offsets) - 1, len(documents.offsets) - 1)
     scores = np.zeros(shape, dtype=np.float32)

@@ -4,9 +4,9 @@ A ranking is a TREC or Parquet file, the folder of a stored result, or a subset 
 task's data. Restricted to a task, it has the task's queries in the task's order, and only the
 task's documents. Everything unusual is counted and reported, never silently fixed.
 
-The hybrid subset was published with a safeguard: if its 100 candidates contain no positive, one
-positive was added at rank 101. It leaks the answer into the candidates, so it is left out unless
-the option `safeguard` is set.
+The hybrid subset was published with a safeguard: if the 100 candidates of a query contain no
+positive, one positive was added at rank 101. That leaks the answer into the candidates, so rank 101
+is left out unless the option `safeguard` is set.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _NOTICES = {
 
 @dataclass(frozen=True)
 class RunSettings:
-    """The settings of `run:PATH`."""
+    """The settings of a system `run:PATH`."""
 
     path: str = setting(identity="content")
     repeats: Repeats = "refuse"
@@ -72,16 +72,16 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunFile:
-    """A file with a ranking, and the tie order by which it is measured."""
+    """A file with a ranking, and the tie order in which the ranking is measured."""
 
     path: Path
     ties: TieOrder = "trec"
     repeats: Repeats = "refuse"
     stored_as: str | None = None
-    """The checksum in the record of a stored result; a file with another one is damaged."""
+    """The checksum in the record of a stored result; a file with another checksum is damaged."""
 
     def fingerprint(self) -> str:
-        """Return the sha256 of the content; it is part of the system's identity."""
+        """Return the sha256 of the file's content, which is part of the system's identity."""
         digest = sha256_of(self.path)
         if self.stored_as not in (None, digest):
             raise DamagedError(
@@ -127,9 +127,9 @@ def locate_run(text: str, repeats: Repeats = "refuse") -> RunFile:
 def restrict_to_task(run: Run, task: Task, findings: Findings, source: str) -> tuple[Run, Findings]:
     """Return the entries of a ranking for the task's queries and documents.
 
-    The findings count the entries that were dropped. Raises DataError if none is left; both the
-    query and the document of an entry must be the task's, because ids are often small numbers that
-    many tasks use. `source` names the ranking in the error.
+    The findings count the dropped entries. An entry is dropped unless both its query and its
+    document are the task's; ids are often small numbers that many tasks use. Raises DataError if no
+    entry is left. `source` names the ranking in that error.
     """
     queries = find_positions(run.query_ids, task.queries.ids)
     documents = find_positions(run.document_ids, task.corpus.document_ids)
@@ -175,7 +175,7 @@ class Findings(Oddities):
     excluded_documents: int = 0
     """Entries that were removed because their query excludes the document."""
     repeats: str = ""
-    """Which entry of a repeated document counts; empty if none is repeated."""
+    """Whether the first or last entry of a repeated document counts; empty if none is repeated."""
 
     def facts(self) -> Mapping[str, object]:
         """Return the fields that are not 0 or empty, for the record."""
@@ -202,7 +202,7 @@ class Findings(Oddities):
 
 @dataclass(frozen=True)
 class CandidateSettings:
-    """The settings of `candidates:NAME`."""
+    """The settings of a system `candidates:NAME`."""
 
     name: str
     safeguard: bool
@@ -224,12 +224,12 @@ class Subset:
     files: tuple[Path, ...]
 
     def fingerprint(self) -> str:
-        """Return a sha256 of the contents of the files."""
+        """Return one sha256 for the contents of all files."""
         digests = b"".join(bytes.fromhex(sha256_of(file)) for file in self.files)
         return hashlib.sha256(digests).hexdigest()
 
     def read(self, *, safeguard: bool) -> Run:
-        """Return the lists; scores were not published, so they are the negative ranks."""
+        """Return the candidate lists; scores are negative ranks, because none were published."""
         entries = [
             (query, document, -float(rank))
             for file in self.files
@@ -243,7 +243,7 @@ class Subset:
         return run
 
     def safeguards(self) -> Mapping[str, str]:
-        """Return the positive that was added below the list of a query, by query."""
+        """Return, by query, the positive that was added below the candidates as a safeguard."""
         if self.name != _HYBRID:
             return {}
         run = self.read(safeguard=True)
@@ -279,7 +279,10 @@ def split_of(task: Task) -> str:
 
 
 def _read(file: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield every query of a file with its documents, best first; ids may be integers."""
+    """Yield every query id of a file with its document ids, best first.
+
+    Integer ids become texts.
+    """
     with arrow_errors(file):
         table = pq.read_table(file)
     types = {column.name: column.type for column in table.schema}

@@ -18,9 +18,9 @@ _THREADS = 2
 
 
 def map_in_threads(function: Callable[[Item], Output], items: Iterable[Item]) -> Iterator[Output]:
-    """Apply a function to items in two threads; yield outputs in order, holding few at a time.
+    """Apply a function to items in two threads; yield the outputs in the order of the items.
 
-    A single item starts no thread.
+    Only a few outputs are in memory at a time. For a single item, no thread is started.
     """
     remaining = iter(items)
     first = deque(islice(remaining, 2))
@@ -40,6 +40,6 @@ def map_in_threads(function: Callable[[Item], Output], items: Iterable[Item]) ->
 
 
 def drain(items: deque[Item]) -> Iterator[Item]:
-    """Remove items from the left one by one, so that each can be freed after its use."""
+    """Yield items from the left and remove them, so that each can be freed after its use."""
     while items:
         yield items.popleft()

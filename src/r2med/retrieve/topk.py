@@ -19,9 +19,9 @@ from r2med.tasks.task import Task
 
 Matrix = NDArray[np.float32]
 RowReader = Callable[[int, int], Matrix]
-"""Returns rows `start` to `stop` of the documents' matrix, as float32."""
+"""Function that returns rows `start` to `stop` of the documents' matrix, as float32."""
 Score = Callable[[int, int], Matrix]
-"""Returns the scores of all queries with documents `start` to `stop`."""
+"""Function that returns the scores of all queries for the documents `start` to `stop`."""
 
 _MOST_QUERIES = 1024
 _SMALLEST_BLOCK = 1024
@@ -39,7 +39,7 @@ def top(
 ) -> tuple[NDArray[np.int64], Matrix]:
     """Return the `depth` best documents of every query by dot product, and the products.
 
-    The best document is first; of tied documents the earlier one. Both arrays have the shape
+    The best document is first; ties are in the order of the documents. Both arrays have the shape
     (queries, min(depth, count)).
     """
     depth = min(depth, count)
@@ -63,7 +63,10 @@ def top(
 def top_scored(
     score: Score, shape: tuple[int, int], *, depth: int, block: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """Return the same as `top` for any scores, which are computed by blocks of documents."""
+    """Return the best documents and their scores, like `top`, for any scoring function.
+
+    Scores are computed for `block` documents at a time.
+    """
     queries, count = shape
     documents = np.zeros((queries, 0), dtype=np.int64)
     scores = np.zeros((queries, 0), dtype=np.float32)
@@ -98,7 +101,7 @@ def _best_of_rows(scores: Matrix, depth: int) -> NDArray[np.int64]:
 
 
 def best_indexes(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
-    """Return the indexes of the `depth` highest scores, best first; ties by index.
+    """Return the indexes of the `depth` highest scores, best first; of ties, the lower index first.
 
     The maxima of groups of scores give a threshold that at least `depth` scores reach. Only scores
     above it are sorted.
@@ -108,29 +111,31 @@ def best_indexes(scores: NDArray[np.floating], depth: int) -> NDArray[np.int64]:
         return np.zeros(0, dtype=np.int64)
     groups = _GROUPS * depth
     group_size = len(scores) // groups
-    maxima = scores
+    maxima = scores  # if there are too few scores to form groups
     if group_size > 1:
         maxima = scores[: group_size * groups].reshape(group_size, groups).max(axis=0)
+    # Each maximum is a score, so at least `depth` scores reach the depth-th highest maximum.
     threshold = np.partition(maxima, -depth)[-depth]
     above = np.flatnonzero(scores > threshold)
     ranked: NDArray[np.int64] = above[np.argsort(-scores[above], kind="stable")[:depth]]
     missing = depth - len(ranked)
     if not missing:
         return ranked
+    # Fewer than `depth` scores are above the threshold: fill up with scores equal to it.
     return np.concatenate([ranked, np.flatnonzero(scores == threshold)[:missing]])
 
 
 def spread_over(
     text_of_document: NDArray[np.int64], texts: NDArray[np.int64], scores: Matrix, depth: int
 ) -> tuple[NDArray[np.int64], Matrix]:
-    """Replace ranked texts by the documents that have them, with the score of the text.
+    """Replace each ranked text by all documents with that text and its score.
 
-    Documents are sorted by score, then by their order in the corpus; a list that is shorter than
-    the others ends in -2.
+    Documents are sorted by score, then by their order in the corpus. If a list has fewer documents
+    than the others, it is filled up with -2.
 
     Args:
-        text_of_document: The text of each document.
-        texts: The ranked texts of each query; -1 for none.
+        text_of_document: For each document, the index of its text.
+        texts: For each query, the indexes of the ranked texts; -1 for none.
         scores: The scores of the texts.
         depth: Documents per query.
     """
@@ -154,10 +159,10 @@ def spread_over(
 
 
 def drops_query_id(task: Task) -> bool:
-    """Return whether a document that has the query's id is left out of dense rankings.
+    """Return whether dense rankings of a task omit the document with the same id as the query.
 
-    The published protocol leaves it out, and so do the demo tasks. Local tasks keep it, and so does
-    NanoR2MED, which was published with such documents.
+    The published protocol and the demo tasks omit it. Local tasks keep it, and so does NanoR2MED,
+    whose published rankings have such documents.
     """
     return task.entry is not None and task.entry.suite in ("full", "demo")
 
@@ -165,7 +170,10 @@ def drops_query_id(task: Task) -> bool:
 def run_of(
     ids: pa.Array, task: Task, documents: NDArray[np.int64], scores: Matrix, depth: int
 ) -> Run:
-    """Return a run of the best `depth` documents of every query; see `drops_query_id`."""
+    """Return a run of the best `depth` documents of every query.
+
+    If `drops_query_id` is true, the document with the query's id is left out.
+    """
     is_ranked = documents >= 0
     if drops_query_id(task):
         is_ranked &= documents != find_positions(ids, task.corpus.document_ids)[:, None]

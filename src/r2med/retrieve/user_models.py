@@ -44,7 +44,7 @@ class UserModelSettings:
     similarity: Similarity = "cosine"
     target: str = setting(default="", identity="content")
     arguments: tuple[str, ...] = ()
-    """Arguments of the class, each as NAME=VALUE: all options that are not fields above."""
+    """Arguments of the class, each as NAME=VALUE: all options that are not other fields."""
 
 
 def build(settings: UserModelSettings, resources: Resources) -> Retriever:
@@ -60,7 +60,7 @@ def retriever_of(
     resources: Resources,
     settings: UserModelSettings | None = None,
 ) -> Retriever:
-    """Return a retriever that uses a model; UsageError if the object is not a model."""
+    """Return a retriever that uses a custom model; UsageError if the object is not a model."""
     model = instantiate(model, name or _type_name(model))
     if callable(getattr(model, "prepare", None)) and hasattr(model, "identity"):
         return cast("Retriever", model)
@@ -85,27 +85,27 @@ def retriever_of(
 
 
 def name_model(model: object) -> str:
-    """Return a name that is valid in a spec: the model's `name`, or its class or function."""
+    """Return a model's `name`, else the name of its class or function, made valid for a spec."""
     type_name = _type_name(model).rpartition(".")[2].strip("<>")
     return str(getattr(model, "name", "") or (type_name if type_name[:1].isalnum() else "model"))
 
 
 @dataclass(eq=False)
 class UserEncoder:
-    """One side of a custom model."""
+    """The query encoder or the document encoder of a custom model."""
 
     model: object
     call: Encode
     method: str
     side: Side | None = None
     arguments: tuple[str, ...] = ()
-    """The arguments that the model was made with."""
+    """The arguments with which the model's class was instantiated, each as NAME=VALUE."""
 
     @property
     def identity(self) -> Mapping[str, object] | None:
-        """The model's `identity` with a hash of its code and weights; None if it has none.
+        """The model's `identity` with a hash of its code and weights; None if the model has none.
 
-        The side is part of it if the sides differ.
+        If the model encodes queries and documents differently, the side is included.
         """
         declared = read_identity(self.model, _name_method(self.model, "identity"))
         if declared is None:
@@ -137,7 +137,10 @@ class UserEncoder:
 
 
 def _encoders(model: Any, arguments: tuple[str, ...] = ()) -> tuple[UserEncoder, UserEncoder]:
-    """Return the encoders of queries and of documents; the model was made with the arguments."""
+    """Return a model's encoders of queries and of documents.
+
+    `arguments` are those with which the model was made, each as NAME=VALUE.
+    """
 
     def has(*names: str) -> bool:
         return all(callable(getattr(model, name, None)) for name in names)
@@ -167,7 +170,7 @@ def _encoders(model: Any, arguments: tuple[str, ...] = ()) -> tuple[UserEncoder,
 def _corpus_call(model: Any) -> Encode:
     """Return a function that calls `encode_corpus` with dicts, or with texts if dicts fail.
 
-    The reference repository calls it with dicts, but some models expect texts.
+    The reference repository passes dicts, but some models expect texts.
     """
     takes_texts = False
 
@@ -213,10 +216,11 @@ def as_matrix(vectors: Any, source: str = "the model") -> NDArray[np.float32]:
 
 
 def load_target(target: str, arguments: Sequence[str] = ()) -> object:
-    """Import `package.module:name`, also from the working folder; a class is instantiated.
+    """Return the object `package.module:name`; a class is instantiated.
 
-    `arguments` are those of the class, each as NAME=VALUE. The working folder stays on the import
-    path, because a model may import more modules when it runs.
+    Modules in the working folder are found too. That folder stays on the import path, because a
+    model may import more modules when it runs. `arguments` are those of the class, each as
+    NAME=VALUE.
     """
     module_name, _, attribute = target.rpartition(":")
     parts = module_name.split(".")
@@ -233,6 +237,7 @@ def load_target(target: str, arguments: Sequence[str] = ()) -> object:
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as problem:
+            # Something that the user's module imports is missing, not the module itself.
             if not f"{module_name}.".startswith(f"{problem.name}."):
                 raise
             raise MissingError(
@@ -248,7 +253,7 @@ def load_target(target: str, arguments: Sequence[str] = ()) -> object:
 
 
 def instantiate(model: object, where: str, arguments: Sequence[str] = ()) -> object:
-    """Return an object of a class, made with arguments (each NAME=VALUE); objects unchanged."""
+    """Instantiate a class with arguments (each NAME=VALUE); return any other object unchanged."""
     if not isinstance(model, type):
         if arguments:
             raise UsageError(
@@ -274,7 +279,7 @@ def instantiate(model: object, where: str, arguments: Sequence[str] = ()) -> obj
 
 
 def _parse_argument(text: str) -> object:
-    """Return a number, True, False or None if the text is one; else the text."""
+    """Return the number, True, False or None that a text represents; else the text itself."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -285,7 +290,10 @@ def _parse_argument(text: str) -> object:
 
 
 def read_identity(model: object, where: str) -> str | float | Mapping[str, object] | None:
-    """Return the value of a model's attribute or method `identity`; None if it has none."""
+    """Return the value of a model's attribute or method `identity`.
+
+    None is returned if the model has neither.
+    """
     with run_user_code(where):
         identity = getattr(model, "identity", None)
         identity = identity() if callable(identity) else identity
@@ -319,9 +327,9 @@ def run_user_code(action: str) -> Iterator[None]:
 
 
 def describe_error(problem: BaseException) -> str:
-    """Return the position and the error, as `in FILE, line 3: KeyError: 'x'`.
+    """Return the position and text of an error, as `in FILE, line 3: KeyError: 'x'`.
 
-    The line is the innermost one in the user's code, or in a library if there is none.
+    The line is the innermost one in the user's code; if no line is, the innermost one in a library.
     """
     message = str(problem)
     outside_package: list[tuple[str, int | None]] = []

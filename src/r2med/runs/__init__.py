@@ -1,4 +1,4 @@
-"""Runs: ranked lists with scores, and the files they are kept in."""
+"""Runs: ranked lists with scores, and the files in which they are stored."""
 
 from r2med.runs.run import Run
 

@@ -1,4 +1,4 @@
-"""Documents that do not count for single queries, removed from ranked lists."""
+"""Remove documents from ranked lists that are excluded for single queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def remove_excluded(run: Run, exclusions: Mapping[str, frozenset[str]]) -> tuple
     """Remove excluded documents from the lists, so that the documents below them move up.
 
     Returns:
-        The run without them, and how many entries were removed.
+        The run without the excluded documents, and how many entries were removed.
     """
     if not exclusions:
         return run, 0

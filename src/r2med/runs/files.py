@@ -1,4 +1,4 @@
-"""Run files: TREC's lines (`query Q0 document rank score tag`, plain or gzipped) and Parquet.
+"""Read and write run files: TREC (`query Q0 document rank score tag`, also gzipped), Parquet.
 
 A Parquet run has the columns query_id, document_id, score and optionally rank; the metadata
 lists every query id, so that queries with an empty list survive.
@@ -27,8 +27,11 @@ from r2med.tasks.reading.lines import lines
 
 Form = Literal["trec", "parquet"]
 Repeats = Literal["refuse", "first", "last"]
-"""How a document that a file lists twice for one query is treated: as an error, or the first or
-the last of its lines counts. Runs on corpora with repeated ids list documents twice."""
+"""The treatment of a document that a file lists twice for one query.
+
+`refuse` raises an error, `first` keeps the first line, `last` the last. Runs on corpora with
+repeated ids have such lines.
+"""
 
 _FORM = "Each line is `query Q0 document rank score tag`, separated by spaces or tabs."
 _QUERIES_KEY = b"r2med.queries"
@@ -59,15 +62,15 @@ def read_run(
 ) -> tuple[Run, Oddities]:
     """Read a run file.
 
-    The lists of a TREC file are sorted by score (float32), then by line; as in trec_eval, ranks
-    count only in a file without scores. Those of a Parquet file are sorted by `rank`, or are in the
-    order of its rows without that column.
+    The lists of a TREC file are sorted by score (float32), then by line; as in trec_eval, ranks are
+    used only if there are no scores. The lists of a Parquet file are sorted by the column `rank`;
+    without that column, they are in the order of the rows.
 
     Args:
         path: The file.
-        form: Its format; by default its name decides.
+        form: The format of the file; by default the name of the file decides.
         repeats: How to treat a document that is listed twice for one query.
-        content: The bytes of a Parquet file, if they were read and checked before.
+        content: The bytes of a Parquet file, if the caller has already read them.
     """
     form = form or ("parquet" if path.suffix == ".parquet" else "trec")
     listing = _parquet_listing(path, content) if form == "parquet" else _trec_listing(path)
@@ -93,7 +96,7 @@ def read_run(
 
 
 def write_trec(run: Run, path: Path, *, tag: str) -> None:
-    """Write a run file, gzipped if its name ends in .gz; ids with spaces are an error."""
+    """Write a TREC run file, gzipped if its name ends in .gz; ids with spaces are an error."""
     _refuse_spaces(pa.array([tag], pa.large_string()), "tag")
     _refuse_spaces(run.query_ids, "query id")
     _refuse_spaces(run.document_ids.take(pa.array(np.unique(run.documents))), "document id")
@@ -112,7 +115,7 @@ def write_trec(run: Run, path: Path, *, tag: str) -> None:
 
 
 def write_parquet(run: Run, path: Path) -> None:
-    """Write a run; the file's metadata lists all queries, also those without documents."""
+    """Write a Parquet run file; its metadata lists all queries, also those without documents."""
     queries = json.dumps(run.query_ids.to_pylist()).encode()
     table = run.to_table().replace_schema_metadata({_QUERIES_KEY: queries})
     with atomic_file(path) as draft:
@@ -126,16 +129,16 @@ class _Listing:
     query_ids: pa.LargeStringArray
     document_ids: pa.LargeStringArray
     queries: NDArray[np.int32]
-    """For every entry, the position of its query in `query_ids`; likewise `documents`."""
+    """For every entry, the index of its query in `query_ids`. `documents` are indexes likewise."""
     documents: NDArray[np.int32]
     ranks: NDArray[np.float64]
-    """Positions in the file, if it does not have ranks."""
+    """The rank of every entry; if the file has no ranks, the position in the file."""
     scores: NDArray[np.float64] | None
     locate: Callable[[int], object]
 
 
 def _trec_listing(path: Path) -> _Listing:
-    """Each id is stored once and entries are numbers, so that a large file needs little memory."""
+    """Read a TREC file; each id is stored once, so that a large file needs little memory."""
     queries, documents, numbers = array("i"), array("i"), array("q")
     ranks, scores = array("d"), array("d")
     query_codes: dict[bytes, int] = {}
@@ -211,7 +214,7 @@ def _parquet_listing(path: Path, content: bytes | None) -> _Listing:
 def _all_queries(
     path: Path, content: bytes | None, ranked_queries: pa.LargeStringArray
 ) -> tuple[pa.LargeStringArray, NDArray[np.int32]]:
-    """All query ids of a file, and the positions of those that have documents."""
+    """Return all query ids of a Parquet run, and the indexes of the queries that have documents."""
     schema = pq.read_schema(path if content is None else pa.BufferReader(content))
     text = (schema.metadata or {}).get(_QUERIES_KEY)
     if text is None:
@@ -220,14 +223,14 @@ def _all_queries(
         queries = pa.array(json.loads(text), pa.large_string())
         positions = pc.index_in(ranked_queries, value_set=queries)
         if positions.null_count or len(queries.unique()) < len(queries):
-            raise ValueError("they are not those of its rows")
+            raise ValueError("some are repeated, or rows have a query that is not listed")
     except (ValueError, TypeError, RecursionError, pa.ArrowException) as problem:
         raise DataError(f"{path}: the queries in its metadata are damaged ({problem}).") from None
     return queries, positions.to_numpy(zero_copy_only=False)
 
 
 def _drop_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
-    """The rows without repeated documents, in file order."""
+    """Return the rows to keep if a document is repeated for a query, in file order."""
     count, width = len(listing.queries), len(listing.document_ids)
     rows = distinct_entries(listing.queries, listing.documents, width, last=repeats == "last")
     if repeats == "refuse" and len(rows) < count:
@@ -246,7 +249,7 @@ def _drop_repeats(listing: _Listing, repeats: Repeats) -> NDArray[np.int64]:
 def _count_odd_ranks(
     queries: NDArray[np.int32], ranks: NDArray[np.float64], scores: NDArray[np.float64] | None
 ) -> int:
-    """How many queries have a rank twice, or ranks that contradict the scores."""
+    """Return how many queries have a rank twice, or ranks that contradict the scores."""
     order = np.lexsort((ranks, queries))
     rows, sorted_ranks = queries[order], ranks[order]
     is_odd = sorted_ranks[1:] == sorted_ranks[:-1]
@@ -258,7 +261,7 @@ def _count_odd_ranks(
 
 
 def _refuse_spaces(names: pa.Array, field: str) -> None:
-    """Refuse names that a reader would split at white space, or read differently."""
+    """Raise DataError for an id or tag that a reader of TREC files would split or change."""
     # A reader also drops a byte order mark and ends strings at NUL.
     unwritable = r"[\s\x0b\x00]|^$|^\x{feff}"
     refused = names.filter(pc.match_substring_regex(names, unwritable))

@@ -1,6 +1,6 @@
 """Ranked lists with scores, as arrays: the output of retrievers and the input of measures.
 
-A tie order defines how a list is sorted before it is measured; the protocols differ in it.
+A tie order defines how a list is sorted before it is measured; protocols use different ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _SHOWN_QUERIES, _SHOWN_DOCUMENTS = 5, 5
 class Run:
     """For each query a list of documents, best first.
 
-    The list of query `i` is `documents[offsets[i]:offsets[i + 1]]`: codes into `document_ids`,
-    with `scores` beside them. A query may have an empty list, never a document twice.
+    The list of query `i` is `documents[offsets[i]:offsets[i + 1]]`, indexes into `document_ids`;
+    `scores` has the same positions. A list may be empty, but never has a document twice.
     """
 
     query_ids: pa.LargeStringArray
@@ -43,7 +43,7 @@ class Run:
         return f"Run({len(self):,} queries, up to {int(self.lengths.max(initial=0)):,} documents)"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the first documents of the first queries."""
+        """Return HTML for notebooks: the first documents of the first queries."""
         first = self.query_ids.to_pylist()[:_SHOWN_QUERIES]
         rows = []
         for query in first:
@@ -58,18 +58,21 @@ class Run:
 
     @property
     def query_rows(self) -> NDArray[np.int64]:
-        """For every ranked entry, the position of its query."""
+        """For every entry of the lists, the index of its query."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.lengths)
 
     @property
     def ranks(self) -> NDArray[np.int64]:
-        """For every ranked entry, its 1-based rank in the list of its query."""
+        """For every entry of the lists, its 1-based rank in the list."""
         positions = np.arange(len(self.documents), dtype=np.int64)
         ranks: NDArray[np.int64] = positions - np.repeat(self.offsets[:-1], self.lengths) + 1
         return ranks
 
     def ranking(self, query_id: str) -> list[tuple[str, float]]:
-        """The (document id, score) pairs of a query, best first; empty for an unknown query."""
+        """Return the (document id, score) pairs of a query, best first.
+
+        Empty for an unknown query.
+        """
         row = self.query_ids.index(query_id).as_py()
         if row < 0:
             return []
@@ -78,29 +81,29 @@ class Run:
         return list(zip(ids, self.scores[part].tolist(), strict=True))
 
     def ranked_documents(self, query_id: str) -> list[str]:
-        """The documents of a query, best first."""
+        """Return the document ids of a query, best first."""
         return [document for document, _ in self.ranking(query_id)]
 
     def ranks_of(self, query_id: str) -> dict[str, int]:
-        """The rank of every document of a query, best first."""
+        """Return the 1-based rank of every document of a query, by document id, best first."""
         documents = self.ranked_documents(query_id)
         return {document: rank for rank, document in enumerate(documents, start=1)}
 
     def truncate(self, depth: int) -> Run:
-        """The first `depth` documents of every list."""
+        """Return a run with the first `depth` documents of every list."""
         return self.take(np.flatnonzero(self.ranks <= depth))
 
     def take(self, entries: NDArray[np.int64]) -> Run:
-        """A run of some entries, in the given order.
+        """Return a run of these entries, in the given order.
 
-        Entries are positions in `documents` and `scores`, grouped by query.
+        `entries` are indexes of `documents` and `scores`, and must be grouped by query.
         """
         return self._of(self.query_ids, self.query_rows[entries], entries)
 
     def over(self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64]) -> Run:
-        """The run over other queries; `rows` has the new position of each query of this run.
+        """Return a run with the queries `query_ids`; `rows` has the new index of each old query.
 
-        Queries at position -1 are left out, and new queries have an empty list.
+        Queries with the index -1 are left out, and queries that are new have an empty list.
         """
         new_rows = rows[self.query_rows]
         dropped = int((new_rows < 0).sum())
@@ -110,7 +113,7 @@ class Run:
     def _of(
         self, query_ids: pa.LargeStringArray, rows: NDArray[np.int64], entries: NDArray[np.int64]
     ) -> Run:
-        """Some of the entries; `rows` has for each the position of its query."""
+        """Return a run of these entries; `rows` has the index in `query_ids` for each of them."""
         return replace(
             self,
             query_ids=query_ids,
@@ -120,7 +123,7 @@ class Run:
         )
 
     def to_table(self) -> pa.Table:
-        """Long form, one row per entry: query_id, document_id, rank, score."""
+        """Return a table with one row per entry: query_id, document_id, rank, score."""
         return pa.table(
             {
                 "query_id": self.query_ids.take(pa.array(self.query_rows)),
@@ -137,7 +140,7 @@ class Run:
         document_ids: pa.Array | Sequence[str],
         scores: NDArray[np.float64] | Sequence[float],
     ) -> Run:
-        """From parallel columns, one row per entry; each query's rows keep their order."""
+        """Make a run from columns with one row per entry; each query's rows keep their order."""
         queries, documents = (
             _strings(ids).dictionary_encode() for ids in (query_ids, document_ids)
         )
@@ -161,7 +164,7 @@ class Run:
 
     @classmethod
     def from_lists(cls, lists: Mapping[str, Iterable[tuple[str, float]]]) -> Run:
-        """From a mapping of query id to (document id, score) pairs, best first."""
+        """Make a run from a mapping of query id to (document id, score) pairs, best first."""
         queries: list[str] = []
         documents: list[str] = []
         scores: list[float] = []
@@ -189,13 +192,13 @@ class Run:
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Run:
-        """Read what `to_parquet` wrote, or any Parquet file with its columns."""
+        """Read a file that `to_parquet` wrote, or any Parquet file with the same columns."""
         from r2med.runs.files import read_run
 
         return read_run(Path(path), form="parquet")[0]
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the long form; queries with an empty list are kept in the file's metadata."""
+        """Write `to_table` as Parquet; the metadata also lists the queries with an empty list."""
         from r2med.runs.files import write_parquet
 
         write_parquet(self, Path(path))
@@ -208,9 +211,9 @@ def distinct_entries(
     *,
     last: bool = False,
 ) -> NDArray[np.int64]:
-    """The first, or the last, entry of each pair of query and document, in order.
+    """Return the first entry of each pair of query and document, or with `last` the last one.
 
-    `width` is more than the largest code of a document.
+    The indexes of the entries are ascending. `width` must exceed all numbers in `documents`.
     """
     pairs = queries.astype(np.int64) * max(width, 1) + documents
     if last:
@@ -222,14 +225,14 @@ def distinct_entries(
 
 
 def find_positions(ids: pa.Array, all_ids: pa.Array) -> NDArray[np.int64]:
-    """The position of each id in `all_ids`, or -1 if it is not in there."""
+    """Return the index of each id in `all_ids`; -1 for an id that is not in `all_ids`."""
     matches = pc.index_in(ids, value_set=all_ids).fill_null(-1)
     positions: NDArray[np.int64] = matches.to_numpy(zero_copy_only=False).astype(np.int64)
     return positions
 
 
 def offsets_of(lengths: NDArray[Any] | Sequence[int]) -> NDArray[np.int64]:
-    """Where consecutive lists of these lengths begin, and the end of the last one."""
+    """Return where consecutive lists of these lengths begin, and where the last one ends."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
@@ -250,7 +253,7 @@ TieOrder = Literal["trec", "id-ascending", "list"]
 
 
 def sort_lists(run: Run, ties: TieOrder = "trec") -> Run:
-    """The run with every list sorted in a tie order."""
+    """Return the run with every list sorted in a tie order."""
     if ties not in get_args(TieOrder):
         raise UsageError(f"tie order {ties!r} is not known. {nearest(ties, get_args(TieOrder))}")
     if ties == "list":
@@ -269,7 +272,7 @@ def sort_lists(run: Run, ties: TieOrder = "trec") -> Run:
 
 
 def _unsorted_entries(run: Run, scores: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The entries of lists that have ties or are not sorted; sorting all lists would be slow."""
+    """Return the entries of lists with ties or not in order; only these need to be sorted."""
     rows = run.query_rows
     before = np.flatnonzero(~(scores[1:] < scores[:-1]))
     of_one_query = before[rows[before] == rows[before + 1]]
@@ -279,13 +282,13 @@ def _unsorted_entries(run: Run, scores: NDArray[np.floating]) -> NDArray[np.int6
 
 
 def trec_scores(scores: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Scores as in trec_eval: those that are equal in float32 are tied."""
+    """Return scores as float32, as trec_eval compares them, so that close scores are tied."""
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
 
 
 def id_ranks(run: Run, entries: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """Return for each entry the rank of its document id when the ids are sorted by their bytes."""
+    """Return the position of each entry's document id among the ids sorted by their bytes."""
     documents = run.documents if entries is None else run.documents[entries]
     codes, inverse = np.unique(documents, return_inverse=True)
     names = run.document_ids.take(pa.array(codes)).cast(pa.large_binary())

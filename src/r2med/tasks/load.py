@@ -1,6 +1,7 @@
 """Load a task by its registered name or from any folder, and compare it with its manifest.
 
-A check compares one fact of the manifest with the data; without a value in the manifest it is open.
+A check compares one fact of the manifest with the data. If the manifest has no value for the fact,
+the check neither passes nor fails.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def load_tasks(
     strict: bool = False,
     local_tasks: Mapping[str, Path] | None = None,
 ) -> Iterator[Task]:
-    """Yield tasks, or those in a comma-separated list, loaded one at a time."""
+    """Load tasks one at a time, from a sequence or a comma-separated list, and yield them."""
     items = resolve(tasks, local_tasks) if isinstance(tasks, str) else tasks
     return (
         load_entry(item, name=name, root=root, strict=strict)
@@ -106,11 +107,11 @@ def load_tasks(
 def task_names(
     tasks: Sequence[TaskEntry | Task | Path | str], local_tasks: Mapping[str, Path] | None = None
 ) -> list[str]:
-    """Return the names of tasks in results and tables, all of them different.
+    """Return the names by which results and tables call these tasks, all of them different.
 
-    A local task has the name of its folder, with `#SPLIT` if there is one. If another task has that
-    name, it is prefixed with parent folders until unique. `local_tasks` are folders whose names are
-    already stored in results.
+    The name of a local task is the name of its folder, with `#SPLIT` if there is one. If another
+    task has the same name, parent folders are put before the name until it is unique. `local_tasks`
+    maps names that are already stored in results to their folders.
     """
     candidates = [_describe_candidate(task) for task in tasks]
     owners: dict[str, _NameCandidate] = {}
@@ -149,13 +150,13 @@ _REGISTERED: _Location = (Path(), None)
 
 @dataclass(frozen=True)
 class _NameCandidate:
-    """A task that needs a name in results."""
+    """A task to be named in results: its short name, and what tells it from others of that name."""
 
     name: str
-    """The name that it would have alone."""
+    """The name that the task has if no other task has it."""
     location: _Location
     data: str | None = None
-    """The hash of its data, if it is loaded."""
+    """The hash of the task's data; None if the task is not loaded."""
 
 
 def _describe_candidate(task: TaskEntry | Task | Path | str) -> _NameCandidate:
@@ -173,7 +174,7 @@ def _describe_candidate(task: TaskEntry | Task | Path | str) -> _NameCandidate:
 def _possible_names(
     candidate: _NameCandidate, stored_names: Mapping[_Location, str]
 ) -> Iterator[str]:
-    """Yield the names that a task may have, best first: with more and more parent folders."""
+    """Yield possible names of a task, best first; later names have more parent folders."""
     if candidate.name == _folder_name(*candidate.location):
         yield stored_names.get(candidate.location, candidate.name)
     parents = candidate.location[0].parts[1:-1]
@@ -226,9 +227,10 @@ def _source_under(root: Path, entry: TaskEntry) -> TaskFiles:
 
 
 def _with_differences(task: Task, entry: TaskEntry, *, texts: bool, strict: bool) -> Task:
-    """Return the task with its differences from the manifest; DataError if `strict`.
+    """Compare a task with its manifest, and return it with the differences as `differences`.
 
-    `texts` also compares the texts, which is not necessary for verified downloads.
+    If `strict`, a difference is a DataError. `texts` also compares text statistics, which is not
+    necessary for verified downloads.
     """
     differing = [
         f"{check.fact} {_figure(check.found)} instead of {_figure(check.expected)}"
@@ -253,7 +255,7 @@ def _figure(value: object) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """One fact of one task; `passed` is None if there is no value to compare with."""
+    """The check of one fact of a task; `passed` is None if the expected value is not known."""
 
     task: str
     aspect: Aspect
@@ -281,7 +283,7 @@ def compare_with_manifest(task: Task, entry: TaskEntry, *, texts: bool = True) -
 
 
 def make_check(entry: TaskEntry, aspect: Aspect, fact: str, expected: Any, actual: Any) -> Check:
-    """Compare a fact of the manifest with the data; manifests are rounded to six digits."""
+    """Compare one fact of the manifest with the data; numbers may differ by rounding."""
     passed: bool | None = expected == actual
     if expected is None or actual is None:
         passed = None
@@ -291,7 +293,7 @@ def make_check(entry: TaskEntry, aspect: Aspect, fact: str, expected: Any, actua
 
 
 def check_files(entry: TaskEntry, folder: Path) -> list[Check]:
-    """Compare checksums of files with the manifest, or else with the record of the download."""
+    """Compare the files' checksums with the manifest, else with those recorded at download."""
     recorded = read_provenance(folder)
     checks = []
     for path, file in task_files(entry, folder).items():

@@ -1,8 +1,8 @@
-"""Data of the user's own: every problem of a folder at once, and CSV or TSV files made into one.
+"""Check the user's own data for all problems at once, and import CSV or TSV files as a task.
 
-Loading stops at the first problem, which is right for an evaluation and slow for preparing
-data. A check reads every line by the same rules and collects the problems. An import finds columns
-by their usual names, or as the user maps them; where anything is wrong, nothing is written.
+Loading stops at the first problem, which is right for an evaluation and slow for preparing data. A
+check reads every line by the same rules and collects all problems. An import finds columns by their
+usual names, or as the user maps them; if there is any problem, nothing is written.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from r2med.tasks.task import Task
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that an evaluation would refuse, drop, or be wrong about."""
+    """A problem in the data that an evaluation would refuse, drop, or measure wrongly."""
 
     file: str
     line: int | None
-    """The line, in Parquet the row; None for the whole file."""
+    """The number of the line, or of the row in Parquet; None for the whole file."""
     id: str | None
     problem: str
 
 
 def check(path: str | Path) -> tuple[list[Problem], Task | None]:
-    """All problems of the task in a folder (`FOLDER#SPLIT` where it holds several).
+    """Return all problems of the task in a folder, and the task; None if it cannot be loaded.
 
-    The task comes with them unless the data cannot be loaded.
+    Write `FOLDER#SPLIT` for a folder with several splits.
     """
     folder, split = split_selection(path)
     problems: list[Problem] = []
@@ -159,11 +159,11 @@ def import_tables(
     force: bool = False,
     warn: Callable[[str], None] = lambda message: None,
 ) -> tuple[int, int, int]:
-    """Write a task's folder from three tables; `columns` maps `corpus.text` to a column's name.
+    """Write the folder of a task from three CSV or TSV files.
 
-    A title is put before the text with a space, as BEIR's tools do. Judgements without a score
-    count as 1, with a warning if no column has scores. Returns how many documents, queries and
-    judgements were written.
+    `columns` maps fields such as `corpus.text` to names of columns. A title is put before the text
+    with a space, as in BEIR's tools. Judgements without a score count as 1, with a warning if no
+    column has scores. Returns how many documents, queries and judgements were written.
     """
     require_empty(out, force=force)
     field_names = [f"{table}.{name}" for table, names in FIELDS.items() for name in names]
@@ -251,7 +251,7 @@ def _places(
     mapped: Mapping[str, str],
     missing: dict[str, str],
 ) -> dict[str, int]:
-    """Return the index of each field's column, by its mapping or a usual name.
+    """Return the index of each field's column, found by the user's mapping or a usual name.
 
     Problems are added to `missing`, by field.
     """
@@ -276,10 +276,10 @@ def _places(
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with the line it begins in.
+    """Yield the cells of each row of a CSV or TSV file, with the number of the row's first line.
 
-    The name says what separates cells: .csv or .tsv, gzipped or not; in a .csv a header with ';'
-    alone says so.
+    The name of the file (.csv or .tsv, gzipped or not) decides what separates cells. The separator
+    of a .csv is ';' if the first line has ';' and no comma.
     """
     names = {suffix.lower() for suffix in path.suffixes}
     if not {".csv", ".tsv"} & names:

@@ -1,4 +1,4 @@
-"""Verification of a folder that has only some files of a task."""
+"""Verify a folder that has only some files of a task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from r2med.tasks.registry import TaskEntry
 
 
 def find_partial_folder(entry: TaskEntry, root: Path | None) -> Path | None:
-    """The folder of a task under a data root, if some files of its manifest are missing there."""
+    """Return a task's folder under a data root if some, but not all, files of the task exist."""
     if root is None or not entry.files:
         return None
     folders = [folder for folder in (root / entry.name, root) if _count_files(entry, folder)]
@@ -22,7 +22,10 @@ def find_partial_folder(entry: TaskEntry, root: Path | None) -> Path | None:
 
 
 def check_partial_files(entry: TaskEntry, folder: Path) -> list[Check]:
-    """Check the checksums of existing files; compressed files by their uncompressed content."""
+    """Compare the checksums of the files in a folder with the manifest.
+
+    Compressed files are compared by their uncompressed content.
+    """
     checks = []
     for name, facts in entry.files.items():
         path = _find_file(folder, name)

@@ -20,7 +20,7 @@ _SUITES = ("full", "nano", "demo")
 
 @dataclass(frozen=True)
 class HubSource:
-    """A dataset repository; a revision of None follows the default branch."""
+    """A dataset repository on the hub; a revision of None is the default branch."""
 
     repo: str
     revision: str | None = None
@@ -28,12 +28,11 @@ class HubSource:
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """The manifest of a task; `unknown` lists open questions.
+    """The manifest of a registered task; `unknown` lists open questions.
 
     `source` names the R2MED task that a nano or demo task represents. `statistics` may be
-    partial: a figure that is absent is not known, never zero. `edition` counts the rewritings of
-    data that ships here, and `data` is the hash of the current one. `files` are sha256 and bytes of
-    published files.
+    incomplete: an absent figure is unknown, not zero. If r2med contains the data, `edition` is its
+    current number and `data` its hash. `files` has sha256 and size in bytes of published files.
     """
 
     name: str
@@ -58,7 +57,7 @@ class TaskEntry:
     citation: str = ""
     unknown: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
-    """Names that the same questions have in other collections: `BRIGHT/Biology`."""
+    """Names of the same questions in other collections, such as `BRIGHT/Biology`."""
     edition: int | None = None
     data: str | None = None
 
@@ -73,12 +72,12 @@ class Suite:
 
 
 def suites() -> tuple[Suite, ...]:
-    """The three suites: full, nano, demo."""
+    """Return the three suites: full, nano, demo."""
     return tuple(_suite(name) for name in _SUITES)
 
 
 def all_entries() -> tuple[TaskEntry, ...]:
-    """Every registered task, suite by suite."""
+    """Return every registered task, suite by suite."""
     return tuple(entry for suite in suites() for entry in suite.entries)
 
 
@@ -89,19 +88,19 @@ def in_suite_order(tasks: Iterable[str]) -> list[str]:
 
 
 def find_suite(name: str) -> Suite:
-    """A suite by name; case does not matter."""
+    """Return the suite of this name; case does not matter."""
     if name.lower() not in _SUITES:
         raise UsageError(f"Unknown suite {name!r}. {nearest(name, _SUITES)}")
     return _suite(name.lower())
 
 
 def known_task(name: str) -> TaskEntry | None:
-    """Like `find_task`, but None for an unknown name."""
+    """Return the same as `find_task`, but None for an unknown name."""
     return _index().get(_key(name))
 
 
 def find_task(name: str) -> TaskEntry:
-    """A task by name or alias; case, hyphens, underscores and spaces do not matter."""
+    """Return a task by name or alias; case, hyphens, underscores and spaces do not matter."""
     if entry := known_task(name):
         return entry
     if name.lower() in _SUITES:
@@ -120,11 +119,11 @@ def registered_task(name: str) -> TaskEntry | None:
 
 
 def resolve(text: str, local_tasks: Mapping[str, Path] | None = None) -> list[TaskEntry | Path]:
-    """The tasks that a comma-separated list names: tasks, suites, `All`, FOLDER or FOLDER#SPLIT.
+    """Return the tasks in a comma-separated list of tasks, suites, `All`, FOLDER or FOLDER#SPLIT.
 
-    A registered name wins over a folder of the same name; write ./Biology for the folder.
-    `All` means the eight R2MED tasks, as in the reference implementation. A folder of folders that
-    contain tasks means these. `local_tasks` are folders by the names that tables gave them.
+    A registered name comes before a folder of the same name; write ./Biology for the folder. `All`
+    means the eight R2MED tasks, as in the reference implementation. A folder whose subfolders are
+    tasks means all of these tasks. `local_tasks` maps names that tables show to their folders.
     """
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
@@ -150,7 +149,7 @@ def resolve(text: str, local_tasks: Mapping[str, Path] | None = None) -> list[Ta
 
 
 def _registered_folder(entry: RegistryEntry) -> Path:
-    """The folder of a task that a plugin or the registry file adds."""
+    """Return the folder of a task that a plugin or the registry file adds."""
     path = entry.fields.get("path")
     if not isinstance(path, str) or set(entry.fields) - {"path", "description"}:
         raise UsageError(
@@ -161,7 +160,7 @@ def _registered_folder(entry: RegistryEntry) -> Path:
 
 
 def group_by_suite(names: Sequence[str]) -> Sequence[str]:
-    """Return the name of a suite if these are all of its tasks, else the names themselves."""
+    """Return the name of a suite if `names` are exactly its tasks; otherwise `names` itself."""
     complete_suites = (
         s.name for s in suites() if {entry.name for entry in s.entries} == set(names)
     )

@@ -34,7 +34,10 @@ _HASHED_BYTES = 1 << 28
 
 
 class _Columns:
-    """Columns of one length, which a shell shows as their number of rows."""
+    """Base of classes whose fields are columns of equal length.
+
+    `repr` shows only the number of rows.
+    """
 
     def __len__(self) -> int:
         return len(next(iter(vars(self).values())))
@@ -45,9 +48,9 @@ class _Columns:
 
 @dataclass(frozen=True, eq=False)
 class StoredHash:
-    """A corpus hash that was computed before, with the very columns it belongs to.
+    """A corpus hash that was computed before, with the columns from which it was computed.
 
-    A corpus made from another by `dataclasses.replace` takes the field over, so the columns are
+    `dataclasses.replace` copies this field to a corpus with other columns, so `is_of` must be
     checked before the hash is used.
     """
 
@@ -56,46 +59,49 @@ class StoredHash:
     texts: pa.LargeStringArray
 
     def is_of(self, ids: pa.LargeStringArray, texts: pa.LargeStringArray) -> bool:
-        """Whether the hash is that of these columns."""
+        """Return whether the hash was computed from these column objects."""
         return ids is self.ids and texts is self.texts
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Corpus(_Columns):
-    """Documents in file order; ids may repeat, and every row keeps its place."""
+    """Documents in the order of the file; an id may occur in several rows."""
 
     ids: pa.LargeStringArray
     texts: pa.LargeStringArray
     stored_hash: StoredHash | None = None
-    """The hash of the columns, where it was stored with them."""
+    """The hash that was stored with the columns; None if no hash was stored."""
 
     @cached_property
     def hash(self) -> str:
-        """Identity of ids, texts and order; independent of the file layout they came from."""
+        """Hash of the ids, texts and their order; the layout of the files does not matter."""
         if self.stored_hash is not None and self.stored_hash.is_of(self.ids, self.texts):
             return self.stored_hash.value
         return column_hash([self.ids, self.texts])
 
     @cached_property
     def document_ids(self) -> pa.LargeStringArray:
-        """Each id once, in order of first appearance; the document codes of a run index it."""
+        """Each id once, in order of first appearance.
+
+        In runs of retrievers, `documents` are indexes of these ids.
+        """
         return self._encoded.dictionary
 
     @cached_property
     def codes(self) -> NDArray[np.int32]:
-        """For every row, the position of its id in `document_ids`."""
+        """For every row, the index of its id in `document_ids`."""
         codes: NDArray[np.int32] = self._encoded.indices.to_numpy(zero_copy_only=False)
         return codes
 
     @cached_property
     def last_rows(self) -> NDArray[np.int64]:
-        """For every distinct id, its last row, which dense retrieval keeps."""
+        """For every id in `document_ids`, its last row, whose text dense retrieval uses."""
         rows = np.zeros(len(self.document_ids), dtype=np.int64)
         np.maximum.at(rows, self.codes, np.arange(len(self), dtype=np.int64))
         return rows
 
     def document_texts(self) -> list[str]:
-        """One text for every one of `document_ids`: that of its last row."""
+        """Return one text for each of `document_ids`: the text of the last row with the id."""
         texts: list[str] = self.texts.take(pa.array(self.last_rows)).fill_null("").to_pylist()
         return texts
 
@@ -106,7 +112,7 @@ class Corpus(_Columns):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Queries(_Columns):
-    """Queries in file order; the annotations are null where the source has none."""
+    """Queries in the order of the file; annotations are null if the data has none."""
 
     ids: pa.LargeStringArray
     texts: pa.LargeStringArray
@@ -118,7 +124,7 @@ class Queries(_Columns):
 
     @classmethod
     def of(cls, ids: Sequence[str], texts: Sequence[str]) -> Queries:
-        """Queries without annotations."""
+        """Make queries without annotations."""
         none = pa.nulls(len(ids), pa.large_string())
         return cls(
             pa.array(ids, pa.large_string()),
@@ -130,17 +136,17 @@ class Queries(_Columns):
         )
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Each id with its text."""
+        """Yield the id and text of each query."""
         return zip(self.ids.to_pylist(), self.texts.to_pylist(), strict=True)
 
     def filter(self, chosen: pa.BooleanArray) -> Queries:
-        """The chosen queries, with their annotations."""
+        """Return the queries where `chosen` is true, with their annotations."""
         return Queries(**{name: column.filter(chosen) for name, column in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Judgements(_Columns):
-    """Which documents answer which queries: whole numbers, not relevant where 0 or below."""
+    """Scores of pairs of query and document: whole numbers, relevant if above 0."""
 
     query_ids: pa.LargeStringArray
     document_ids: pa.LargeStringArray
@@ -153,7 +159,7 @@ class Judgements(_Columns):
         return cls(ids, ids, np.zeros(0, dtype=np.int32))
 
     def filter(self, chosen: pa.BooleanArray) -> Judgements:
-        """The chosen judgements."""
+        """Return the judgements where `chosen` is true."""
         return Judgements(
             self.query_ids.filter(chosen),
             self.document_ids.filter(chosen),
@@ -161,7 +167,7 @@ class Judgements(_Columns):
         )
 
     def by_query(self) -> dict[str, dict[str, int]]:
-        """The judged scores by query and document."""
+        """Return the scores by query id, then by document id."""
         judged: dict[str, dict[str, int]] = {}
         ids = zip(self.query_ids.to_pylist(), self.document_ids.to_pylist(), strict=True)
         for (query, document), score in zip(ids, self.scores.tolist(), strict=True):
@@ -180,7 +186,7 @@ class Task:
     judgements: Judgements
     source: Path
     split: str | None = None
-    """Which of the tasks in its folder this is, where one was chosen by FOLDER#SPLIT."""
+    """The split in the task's folder; None if the folder has no splits."""
     entry: TaskEntry | None = None
     notices: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
@@ -199,10 +205,11 @@ class Task:
         return html_table(repr(self), ["query", "text"], rows, self.notices)
 
     def sample(self, queries: int) -> Task:
-        """Return the same corpus with `n` judged queries, sampled with a fixed seed.
+        """Return the same corpus with `queries` judged queries, sampled with a fixed seed.
 
-        Its suite is `sample`, so that no mean or leaderboard takes it for the whole. A larger
-        sample holds every smaller one; one of all judged queries is the task itself.
+        The suite of the sample is `sample`, so that no mean or leaderboard takes it for the whole
+        task. A larger sample contains every smaller one. A sample of all judged queries is the task
+        itself.
         """
         judged = self.judgements.query_ids.unique().to_pylist()
         if queries >= len(judged):
@@ -221,7 +228,7 @@ class Task:
 
     @cached_property
     def exclusions(self) -> Mapping[str, frozenset[str]]:
-        """By query the ids of documents that do not count; queries without any are left out."""
+        """By query id, the ids of documents that do not count; queries without any are left out."""
         return {
             query_id: frozenset(json.loads(excluded))
             for query_id, excluded in zip(
@@ -232,7 +239,7 @@ class Task:
 
     @cached_property
     def hash(self) -> str:
-        """Identity of all that a score depends on: corpus, queries, exclusions and judgements."""
+        """Hash of all data that a score depends on: corpus, queries, exclusions and judgements."""
         columns = [
             self.queries.ids,
             self.queries.texts,
@@ -246,16 +253,19 @@ class Task:
         return hashlib.sha256(f"{self.corpus.hash}/{other_columns}".encode()).hexdigest()
 
     def document(self, document_id: str) -> str:
-        """The text of a document (its last row, where an id repeats)."""
+        """Return the text of a document; if the id occurs in several rows, that of the last row."""
         return str(self.corpus.texts[_last_row(self.corpus.ids, document_id)])
 
     def query(self, query_id: str) -> str:
-        """The text of a query."""
+        """Return the text of a query."""
         return str(self.queries.texts[_last_row(self.queries.ids, query_id)])
 
 
 def positives_of(judgements: Judgements) -> dict[str, list[str]]:
-    """The positive documents of every query that has any, sorted."""
+    """Return the sorted ids of the positive documents, by query id.
+
+    Queries without any are absent.
+    """
     judged = judgements.by_query()
     positives = {
         query: sorted(d for d in judged_documents if judged_documents[d] > 0)
@@ -265,7 +275,10 @@ def positives_of(judgements: Judgements) -> dict[str, list[str]]:
 
 
 def column_hash(columns: Iterable[pa.Array]) -> str:
-    """sha256 of the columns' lengths, values and boundaries, whatever their chunking or offsets."""
+    """Return a sha256 of the columns' lengths, values and boundaries.
+
+    The hash does not depend on chunking or offsets.
+    """
     digest = hashlib.sha256()
     for column in columns:
         digest.update(f"{column.type}:{len(column)};".encode())
@@ -284,7 +297,7 @@ def column_hash(columns: Iterable[pa.Array]) -> str:
 
 
 def _update_in_parts(digest: Any, data: memoryview) -> None:
-    """Add bytes to a digest; pages of a large corpus, which is mapped, are released."""
+    """Add bytes to a digest in parts, releasing the memory of parts of a mapped file."""
     for start in range(0, len(data), _HASHED_BYTES):
         digest.update(data[start : start + _HASHED_BYTES])
         if start:
@@ -299,7 +312,7 @@ def _last_row(ids: pa.Array, row_id: str) -> int:
 
 
 def counts(task: Task) -> dict[str, int]:
-    """How many queries, documents and judgements there are."""
+    """Return how many queries, documents and judgements a task has."""
     return {
         "queries": len(task.queries),
         "documents": len(task.corpus),
@@ -308,7 +321,7 @@ def counts(task: Task) -> dict[str, int]:
 
 
 def statistics(task: Task) -> dict[str, Any]:
-    """Text lengths in characters, distinct texts, and relevant documents per query."""
+    """Return text lengths in characters, distinct texts, and relevant documents per query."""
     return {
         "documents": len(task.corpus),
         "documents_text": _text_statistics(task.corpus.texts),
@@ -318,7 +331,7 @@ def statistics(task: Task) -> dict[str, Any]:
 
 
 def figures(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Every number of nested statistics, under its dotted name."""
+    """Yield every number of nested statistics with its dotted name, such as `a.b`."""
     for name, value in nested.items():
         if isinstance(value, Mapping):
             yield from figures(value, f"{prefix}{name}.")
@@ -339,7 +352,7 @@ def _text_statistics(texts: pa.LargeStringArray) -> dict[str, int | float]:
 
 
 def _relevance_statistics(judgements: Judgements) -> dict[str, int | float]:
-    """Over judged queries; a judged query without a relevant document counts as zero."""
+    """Return statistics of relevant documents per judged query; a query without any counts as 0."""
     relevant = judgements.scores > 0
     queries = judgements.query_ids.dictionary_encode()
     codes = queries.indices.to_numpy(zero_copy_only=False)
@@ -360,9 +373,10 @@ _MOST_PASSAGES, _MOST_OF_CORPUS = 10, 0.05
 
 
 def sources_of(document_ids: Iterable[str]) -> dict[str, str]:
-    """Sources by document id, for documents that are passages of one (`PMC123_4`, `book-7#2`).
+    """Return by document id the source of which the document is a passage (`PMC123_4`, `book-7#2`).
 
-    Two ids name the same source when they differ only in the number of the passage.
+    Two ids have the same source if they differ only in the number of the passage. Documents without
+    such a number, and single passages of a source, are left out.
     """
     stems = passage_stems(document_ids)
     sizes = Counter(stems.values())
@@ -370,7 +384,7 @@ def sources_of(document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def passage_stems(document_ids: Iterable[str]) -> dict[str, str]:
-    """Return the part of each id before its passage number, unless all ids share it."""
+    """Return the part of each id before its passage number, unless too many ids have this part."""
     ids = list(document_ids)
     stems = {name: match[1] for name in ids if (match := _NUMBERED.fullmatch(name))}
     sizes = Counter(stems.values())

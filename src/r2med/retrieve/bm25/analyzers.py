@@ -1,4 +1,4 @@
-"""The named analyzers, from texts to terms: Lucene's English chain, and NanoR2MED's.
+"""The analyzers, which convert texts to terms: Lucene's English analyzer, and NanoR2MED's.
 
 Words are found in blocks of text and numbered, and each distinct word is analysed once.
 """
@@ -53,7 +53,7 @@ _BATCH_WORDS = 1 << 25
 
 @dataclass(frozen=True, eq=False)
 class WordTerms:
-    """The terms of some words: word `i` has the term `terms[indexes[i]]`, or none if -1."""
+    """The terms of words: word `i` has the term `terms[indexes[i]]`, or none if its index is -1."""
 
     terms: ByteWords
     indexes: Positions
@@ -61,16 +61,16 @@ class WordTerms:
 
 @dataclass(frozen=True)
 class Analyzer:
-    """A named way from text to terms.
+    """Converts texts to terms.
 
-    `find_words` gets a block of text, `to_terms` distinct words whose ASCII letters are in lower
-    case.
+    `find_words` is called with a block of text. `to_terms` is called with distinct words whose
+    ASCII letters are in lower case.
     """
 
     name: str
     title: str
     algorithm: str
-    """Its name in `r2med.algorithms`, whose version changes whenever the terms of a text do."""
+    """The analyzer's name in `r2med.algorithms`; the version there changes if the terms change."""
     find_words: Callable[[bytes], Spans]
     to_terms: Callable[[ByteWords], WordTerms]
 
@@ -81,7 +81,7 @@ class Analyzer:
         return f"{self.title}-{version}"
 
     def analyze(self, texts: Texts) -> TokenColumns:
-        """The terms of every text; a null is an empty text."""
+        """Return the terms of every text; a null is read as an empty text."""
         stream = TermStream(self, texts)
         groups = list(stream.groups())
         numbers = np.concatenate([np.empty(0, np.int32), *(group.numbers for group in groups)])
@@ -91,7 +91,7 @@ class Analyzer:
 
 
 def find_analyzer(name: str) -> Analyzer:
-    """The analyzer of this name, or an error that suggests similar names."""
+    """Return the analyzer of this name; the error for an unknown name suggests similar ones."""
     if name not in ANALYZERS:
         raise UsageError(f"analyzer {name!r} is not known. {nearest(name, ANALYZERS)}")
     return ANALYZERS[name]
@@ -99,7 +99,10 @@ def find_analyzer(name: str) -> Analyzer:
 
 @dataclass(frozen=True, eq=False)
 class SortedTerms:
-    """Distinct terms in the order of their keys; `ranks` maps the numbers of a stream to it."""
+    """Distinct terms sorted by key.
+
+    `ranks[n]` is the position of the term that the stream numbered n.
+    """
 
     words: ByteWords
     keys: Keys
@@ -108,7 +111,7 @@ class SortedTerms:
 
 @dataclass(frozen=True, eq=False)
 class _BlockWords:
-    """The words of a block: `codes` are indexes into its distinct words."""
+    """The words of a block of text; `codes` has the index of each among the distinct words."""
 
     codes: Numbers
     lengths: Positions
@@ -119,9 +122,9 @@ class _BlockWords:
 
 
 class TermStream:
-    """The terms of many texts in groups of rows, numbered in order of first appearance.
+    """Converts many texts to terms, which are numbered in order of first appearance.
 
-    Only the word numbers of one batch are in memory at a time.
+    Only the word numbers of one batch of texts are in memory at a time.
     """
 
     def __init__(self, analyzer: Analyzer, texts: Texts) -> None:
@@ -136,7 +139,7 @@ class TermStream:
         self._term_of_word = np.empty(0, dtype=np.int32)
 
     def groups(self) -> Iterator[NumberedRows]:
-        """The terms of all rows, in groups of consecutive rows."""
+        """Yield the terms of all texts, in groups of consecutive texts."""
         batch: deque[NumberedRows] = deque()
         words = 0
         for group in group_rows(self._number_words()):
@@ -148,7 +151,7 @@ class TermStream:
         yield from self._replace_words(batch)
 
     def sorted_terms(self) -> SortedTerms:
-        """All distinct terms; call it after the last group."""
+        """Return all distinct terms; call this after the last of `groups`."""
         keys = np.concatenate([np.empty(0, np.uint64), *self._term_keys])
         order = np.argsort(keys)
         ranks = np.empty(len(keys), dtype=np.int32)
@@ -181,7 +184,10 @@ class TermStream:
         )
 
     def _replace_words(self, batch: deque[NumberedRows]) -> Iterator[NumberedRows]:
-        """The same rows with terms instead of words; words without a term are left out."""
+        """Yield the groups with the numbers of terms instead of words.
+
+        Words without a term are dropped.
+        """
         if len(batch) > 1:
             release_memory()
         self._analyze_new_words()
@@ -205,7 +211,7 @@ class TermStream:
 
 
 def _lucene_terms(words: ByteWords) -> WordTerms:
-    """English possessive, lower case, stop words, Porter."""
+    """Return terms as Lucene does: without possessive 's and stop words, in lower case, stemmed."""
     is_ascii = np.ones(len(words), dtype=np.bool_)
     if len(words):
         is_ascii = np.maximum.reduceat(words.data, words.offsets[:-1]) < 0x80
@@ -236,7 +242,7 @@ def _ascii_lucene_terms(words: ByteWords) -> WordTerms:
 
 
 def _other_lucene_terms(words: list[str]) -> WordTerms:
-    """The same chain for words beyond ASCII, of which there are few."""
+    """Return the same as `_lucene_terms` for words beyond ASCII, one word at a time."""
     stop_words = _stop_words("lucene")
     without_possessive = [word[:-2] if word.endswith(_POSSESSIVES) else word for word in words]
     lowered = [word.translate(lower_case()) for word in without_possessive]
@@ -248,7 +254,7 @@ def _other_lucene_terms(words: list[str]) -> WordTerms:
 
 
 def _nano_terms(words: ByteWords) -> WordTerms:
-    """Stop words, then NLTK's Porter."""
+    """Return terms as NanoR2MED does: without stop words, stemmed as by NLTK's Porter stemmer."""
     has_term = ~_are_stop_words(words, "nano")
     return WordTerms(
         stem_words(words.take(np.flatnonzero(has_term)), "nltk"), _term_indexes(has_term)
@@ -256,7 +262,7 @@ def _nano_terms(words: ByteWords) -> WordTerms:
 
 
 def _term_indexes(has_term: NDArray[np.bool_]) -> Positions:
-    """Consecutive numbers for words that have a term, -1 for the others."""
+    """Return consecutive numbers for the words that have a term, and -1 for the other words."""
     return np.where(has_term, np.cumsum(has_term) - 1, -1)
 
 

@@ -1,4 +1,4 @@
-"""The inverted index: for each term its documents and counts, in memory and in its file."""
+"""The inverted index: for each term, the documents that contain it and how often."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _FORMAT = 2
 
 @cache
 def load_sparse_loops() -> Any:
-    """The compiled loops behind scipy's sparse matrices.
+    """Return the compiled module behind scipy's sparse matrices.
 
-    Their file is loaded alone, because importing `scipy.sparse` takes longer than most searches.
+    It is loaded from its file, because importing `scipy.sparse` takes longer than most searches.
     """
     package = find_spec("scipy")
     folders = (package.submodule_search_locations if package else None) or []
@@ -53,9 +53,10 @@ def load_sparse_loops() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Postings of term `t`: `rows[offsets[t]:offsets[t + 1]]`, ascending, with their `counts`.
+    """An inverted index: term `t` occurs in the documents `rows[offsets[t]:offsets[t + 1]]`.
 
-    It depends only on the texts and their analysis, so that all weightings share it.
+    These rows are ascending, and `counts` has the number of occurrences in each. An index depends
+    only on the texts and the analyzer, so all variants with the same analyzer share it.
     """
 
     words: ByteWords
@@ -75,7 +76,7 @@ class Index:
         return float(self.lengths.mean(dtype=np.float64)) if len(self) else 0.0
 
     def find(self, keys: Keys) -> Positions:
-        """The numbers of the terms with these keys, -1 for unknown ones."""
+        """Return the numbers of the terms with these keys; -1 for keys that no term has."""
         if not len(self.keys):
             return np.full(len(keys), -1, dtype=np.int64)
         numbers = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -83,7 +84,7 @@ class Index:
 
 
 def build_index(stream: TermStream) -> Index:
-    """Count every term of every document: one group of rows at a time, then merge the groups.
+    """Count the terms of every document, in groups of documents that are merged at the end.
 
     Groups are freed while they are merged, so that memory holds little more than the index.
     """
@@ -101,7 +102,10 @@ def build_index(stream: TermStream) -> Index:
     lengths = np.concatenate([np.empty(0, np.int32), *(group.lengths for group in groups)])
 
     def assign_positions() -> Iterator[_MergeStep]:
-        """Assign to each group its first row, and to each of its terms the next free position."""
+        """For each group, yield its first row, and where the postings of each of its terms begin.
+
+        The positions refer to the merged arrays.
+        """
         first_row, next_positions = 0, offsets[:-1].copy()
         for group in drain(groups):
             group_terms = terms.ranks[group.terms]
@@ -124,7 +128,7 @@ def build_index(stream: TermStream) -> Index:
 
 @dataclass(frozen=True, eq=False)
 class _GroupPostings:
-    """The postings of a group of rows, ordered by term, then row; rows count from its first."""
+    """The postings of a group of documents, by term, then row; the first row of the group is 0."""
 
     terms: Positions
     frequencies: Numbers
@@ -135,7 +139,7 @@ class _GroupPostings:
 
 @dataclass(frozen=True, eq=False)
 class _MergeStep:
-    """A group of postings, its first row in the corpus, and the position of each term's first."""
+    """A group of postings, its first row, and where the postings of its terms begin when merged."""
 
     group: _GroupPostings
     first_row: int
@@ -143,7 +147,7 @@ class _MergeStep:
 
 
 def _count_terms(group: NumberedRows) -> _GroupPostings:
-    """Transpose the matrix of rows by terms, and add up repeated terms of a row."""
+    """Return the postings of a group of documents, with a count for each term and document."""
     row_count, term_count = len(group.lengths), int(group.numbers.max(initial=-1)) + 1
     row_starts = offsets_of(group.lengths).astype(np.int32)
     bounds = np.empty(term_count + 1, dtype=np.int32)
@@ -166,12 +170,12 @@ def _count_terms(group: NumberedRows) -> _GroupPostings:
 
 
 def index_path(corpus_hash: str, analysis: str) -> Path:
-    """The path of the stored index of this corpus under this analysis."""
+    """Return the path of the index of a corpus; `analysis` is the identity of the analyzer."""
     return cache_folder("indexes") / "bm25" / analysis / f"{corpus_hash}-{_FORMAT}.arrow"
 
 
 def write_index(index: Index, path: Path) -> None:
-    """Store an index: each array is a batch of one column."""
+    """Store an index in a file with a checksum; each array is a batch of one column."""
     arrays = {
         "words": index.words.data,
         "word_offsets": index.words.offsets,
@@ -186,6 +190,6 @@ def write_index(index: Index, path: Path) -> None:
 
 
 def read_index(path: Path) -> Index:
-    """Map a stored index into memory; DamagedError if its checksum does not match."""
+    """Map a stored index into memory; DamagedError if the checksum of its file does not match."""
     arrays = {batch.schema.names[0]: batch.column(0).to_numpy() for batch in read_sealed(path)}
     return Index(words=ByteWords(arrays.pop("words"), arrays.pop("word_offsets")), **arrays)

@@ -1,4 +1,4 @@
-"""Where the words of a text are, exactly as Lucene's StandardTokenizer finds them.
+"""Find the words of a text exactly as Lucene's StandardTokenizer does.
 
 Almost all medical English follows a local rule: letters, digits and connectors belong together,
 and a mark between two letters (`'` `.` `:`) or two digits (`'` `.` `,` `;`) joins them. That rule
@@ -38,7 +38,7 @@ _LAST = 0x10FFFF
 
 @cache
 def class_table() -> NDArray[np.uint8]:
-    """The class of every code point, as the code of its character in `CLASSES`."""
+    """Return the class of every code point: the code of a character in `CLASSES`."""
     table = np.full(_LAST + 1, ord(CLASSES["other"]), dtype=np.uint8)
     for name, ranges in _lines("word_break.txt"):
         for first, last in _ranges(ranges):
@@ -48,7 +48,7 @@ def class_table() -> NDArray[np.uint8]:
 
 @cache
 def lower_case() -> dict[int, int]:
-    """Code point to lower-case code point, for `str.translate`; one to one."""
+    """Return a table for `str.translate` that maps each code point to one lower-case code point."""
     mapping: dict[int, int] = {}
     for distance, step_and_ranges in _lines("lower_case.txt"):
         step, ranges = step_and_ranges.split(" ", 1)
@@ -58,7 +58,7 @@ def lower_case() -> dict[int, int]:
 
 
 def classes_of(text: str) -> str:
-    """The classes of a text, one character each."""
+    """Return the word-break class of every character of a text, as a string of equal length."""
     points = np.frombuffer(text.encode("utf-32-le"), dtype="<u4")
     return bytes(class_table()[points]).decode("ascii")
 
@@ -106,7 +106,7 @@ _RULES = [
 
 
 def scan(text: str) -> list[tuple[int, int]]:
-    """The tokens of a text as (start, end) in code points; other characters are skipped."""
+    """Return the (start, end) of every token of a text, in code points."""
     classes = classes_of(text)
     spans = []
     start = 0
@@ -123,7 +123,10 @@ def scan(text: str) -> list[tuple[int, int]]:
 
 
 def _characters_in_buffer(text: str) -> int:
-    """How many characters fit Lucene's buffer, which has 255 UTF-16 units and no half pair."""
+    """Return how many characters fit into Lucene's buffer of 255 UTF-16 units.
+
+    A surrogate pair is not split, so the last unit may stay empty.
+    """
     if text.isascii():
         return len(text)
     units = accumulate(2 if character > "\uffff" else 1 for character in text)
@@ -152,18 +155,18 @@ _BITS_BY_CLASS = {
 Positions = NDArray[np.int64]
 Bits = NDArray[np.uint8]
 Spans = tuple[Positions, Positions]
-"""Where the words of a block start and end, in bytes and in order."""
+"""The positions of the bytes at which words start, and of those at which they end."""
 
 
 def alphanumeric_spans(block: bytes) -> Spans:
-    """Runs of ASCII letters and digits."""
+    """Return where the runs of ASCII letters and digits in a block start and end."""
     return _find_runs(np.frombuffer(block.translate(_ALPHANUMERIC), dtype=np.uint8))
 
 
 def word_spans(block: bytes) -> Spans:
-    """The words that Lucene's StandardTokenizer finds.
+    """Return where the words that Lucene's StandardTokenizer finds start and end.
 
-    The block must begin and end with a blank, and rows in it must be separated by one.
+    The block must begin and end with a blank, and a blank must separate the texts in it.
     """
     data = np.frombuffer(block, dtype=np.uint8)
     bits = np.frombuffer(bytearray(block.translate(_ascii_bits())), dtype=np.uint8)
@@ -190,7 +193,7 @@ def word_spans(block: bytes) -> Spans:
 
 @dataclass(frozen=True, eq=False)
 class _WideCharacters:
-    """The characters of a block beyond ASCII: first byte, number of bytes, and bits."""
+    """The characters beyond ASCII in a block: index of the first byte, number of bytes, bits."""
 
     starts: Positions
     sizes: Positions
@@ -204,7 +207,7 @@ class _WideCharacters:
         return self.select((self.bits & _JOINING_MARK) > 0)
 
     def write_bits(self, bits: Bits) -> None:
-        """Set the bits of all bytes of these characters, except joining marks."""
+        """Write the bits of these characters, except joining marks, to all of their bytes."""
         # The bulk rule looks at the byte before and after a mark, so it must be a single byte.
         not_marks = self.select((self.bits & _JOINING_MARK) == 0)
         bits[not_marks.starts] = not_marks.bits
@@ -231,7 +234,7 @@ def _find_wide_characters(data: NDArray[np.uint8]) -> _WideCharacters:
 
 
 def _find_runs(values: Bits) -> Spans:
-    """Where runs of non-zero values start and end."""
+    """Return where the runs of non-zero values start and end."""
     is_inside = values.astype(np.bool_)
     edges = np.flatnonzero(is_inside[1:] != is_inside[:-1])
     edges += 1
@@ -239,7 +242,7 @@ def _find_runs(values: Bits) -> Spans:
 
 
 def _words_and_joins(bits: Bits, wide: _WideCharacters) -> Bits:
-    """Non-zero for bytes of words, including marks between two letters or two digits."""
+    """Return an array that is not 0 at bytes of words, and of marks that join letters or digits."""
     words: Bits = bits & _IN_WORD
     joins = bits[1:-1] >> np.uint8(_MARK_SHIFT)
     joins &= bits[:-2]
@@ -257,7 +260,10 @@ def _words_and_joins(bits: Bits, wide: _WideCharacters) -> Bits:
 
 
 def _scan_around(block: bytes, bits: Bits, positions: Positions) -> list[tuple[int, int]]:
-    """Scan the texts from blank to blank around these positions, and clear their bits."""
+    """Return the tokens in the stretches, from blank to blank, that contain these positions.
+
+    The stretches are read by `scan`, and their `bits` are set to 0.
+    """
     if not len(positions):
         return []
     blanks = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) <= ord(" "))
@@ -282,5 +288,5 @@ def _bits_by_code_point() -> Bits:
 
 @cache
 def _ascii_bits() -> bytes:
-    """The bits of ASCII bytes, for `bytes.translate`; 0 for all other bytes."""
+    """Return a table for `bytes.translate` with the bits of ASCII bytes, and 0 for other bytes."""
     return _bits_by_code_point()[:128].tobytes() + bytes(128)

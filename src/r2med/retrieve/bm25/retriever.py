@@ -46,7 +46,7 @@ _MOST_STORED_IMPACTS = 1 << 27
 
 @dataclass(frozen=True, eq=False)
 class QueryTerms:
-    """The known terms of a query, ascending, and how often each occurs in it."""
+    """The numbers of a query's terms in the index, ascending, and their counts in the query."""
 
     terms: Rows
     counts: Rows
@@ -61,13 +61,13 @@ class RankedDocuments:
 
 
 def lucene_idf(frequencies: Rows, documents: int) -> Weights:
-    """ln(N + 1) - ln(df + 0.5): never negative."""
+    """Return ln(N + 1) - ln(df + 0.5), which is never negative."""
     weights: Weights = np.log(documents + 1) - np.log(frequencies + 0.5)
     return weights
 
 
 def robertson_idf(frequencies: Rows, documents: int) -> Weights:
-    """The original odds, floored so that a term in over half of the documents weighs nothing."""
+    """Return ln((N - df + 0.5) / (df + 0.5)); 0 for a term in more than half of the documents."""
     odds = (documents - frequencies + 0.5) / (frequencies + 0.5)
     weights: Weights = np.log(np.maximum(odds, 1.0))
     return weights
@@ -88,13 +88,16 @@ class Bm25Retriever:
     b: float = setting(least=0, most=1)
     idf: Literal["lucene", "robertson"] = setting()
     query: Literal["weighted", "bag"] = setting()
-    """Whether a query is weighted as documents are, or is a bag of words."""
+    """How the terms of a query are weighted: like those of a document, or by their counts."""
     unmatched: Literal["fill", "drop"] = setting()
-    """Whether documents without any term of the query fill up a list or are dropped."""
+    """Whether documents without any term of the query fill up a ranking, or are left out."""
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The versions of analysis and scoring."""
+        """Everything that decides rankings, except the settings.
+
+        These are the versions of the analyzer and of the scoring.
+        """
         analysis = find_analyzer(self.analyzer).identity
         return {"analysis": analysis, "algorithms": versions("bm25")}
 
@@ -103,17 +106,17 @@ class Bm25Retriever:
         index_path(task.corpus.hash, find_analyzer(self.analyzer).identity).unlink(missing_ok=True)
 
     def prepare(self, task: Task) -> Bm25Searcher:
-        """Read the stored index of this corpus and analysis, or build and store one."""
+        """Read the stored index of the task's corpus, or build and store one."""
         return Bm25Searcher(self, task.corpus)
 
 
 def build(settings: Bm25Retriever, resources: Resources) -> Bm25Retriever:
-    """Return the settings, which are the retriever; it uses no resources."""
+    """Return `settings` itself, which is already a retriever; `resources` is not used."""
     return settings
 
 
 class Bm25Searcher:
-    """A corpus under one variant: its index, and the weights of its postings."""
+    """A corpus that one variant of BM25 can search: its index, and the weights of the postings."""
 
     def __init__(self, retriever: Bm25Retriever, corpus: Corpus) -> None:
         self._retriever = retriever
@@ -146,9 +149,10 @@ class Bm25Searcher:
         return index, origin
 
     def search(self, queries: Queries, *, depth: int) -> Run:
-        """The best documents of every query; of equal scores the id that comes first in the corpus.
+        """Return the best documents of every query; ties are in the order of the corpus.
 
-        If an id repeats, the score of its last row counts, with the tie order of its first row.
+        If a document id occurs in several rows, the score of the last row counts, but ties are
+        ordered by the first.
         """
         query_terms = list(self._query_terms(queries.texts))
         parts = [
@@ -186,7 +190,7 @@ class Bm25Searcher:
         return ranked
 
     def contributions(self, query: str, document_id: str) -> dict[str, float]:
-        """The part of each term of a query in a document's score; they add up to the score."""
+        """Return what each term of a query adds to a document's score."""
         code = self._corpus.document_ids.index(document_id).as_py()
         row = int(self._corpus.last_rows[code])
         query_terms = next(self._query_terms(pa.array([query], type=pa.large_string())))
@@ -201,7 +205,7 @@ class Bm25Searcher:
         return contributions
 
     def facts(self) -> Mapping[str, object]:
-        """The index and the terms of the first document."""
+        """Return facts about the index, and the terms of the first document, for the record."""
         first = self._analyzer.analyze(self._corpus.texts[:1])
         return {
             "index": self._origin,
@@ -213,7 +217,10 @@ class Bm25Searcher:
         }
 
     def _norms(self, lengths: ArrayLike) -> Weights:
-        """k1 (1 - b + b L / average): the count at which a term has half of its weight."""
+        """Return k1 (1 - b + b L / average) for texts of these lengths L.
+
+        A term that occurs so often in the text has half of its highest weight.
+        """
         relative_lengths = np.asarray(lengths, dtype=np.float64)
         relative_lengths = relative_lengths / (self._index.average_length or 1.0)
         b = self._retriever.b
@@ -221,7 +228,7 @@ class Bm25Searcher:
         return norms
 
     def _compute_impacts(self) -> Weights:
-        """The impacts of all postings, in blocks that fit the processor's cache."""
+        """Return the impacts of all postings, computed in blocks that fit the processor's cache."""
         impacts = np.empty(len(self._index.rows))
 
         def fill(start: int) -> None:
@@ -232,7 +239,7 @@ class Bm25Searcher:
         return impacts
 
     def _impacts_of(self, postings: slice, out: Weights | None = None) -> Weights:
-        """Count / (count + norm) for some postings."""
+        """Return the impact, count / (count + norm), of each of these postings."""
         if self._impacts is not None:
             return self._impacts[postings]
         counts = self._index.counts[postings].astype(np.float64)
@@ -242,10 +249,10 @@ class Bm25Searcher:
         return np.divide(counts, out, out=out)
 
     def _score_documents(self, query: QueryTerms, sums: Weights) -> None:
-        """Set `sums` to the score of every document: the weights of its terms times their impacts.
+        """Write the score of every document to `sums`: the sum of the terms' weights times impacts.
 
-        Terms are added from the last to the first, for every document in the same order, so that
-        equal documents have equal scores.
+        The terms are added in the same order for every document (the last one first), so that equal
+        documents have equal scores.
         """
         terms = query.terms[::-1]
         weights = self._query_weights(query)[::-1]
@@ -266,7 +273,10 @@ class Bm25Searcher:
         )
 
     def _add_term(self, sums: Weights, term: int, weight: float) -> None:
-        """Add one term to the scores; its impacts are computed in blocks and not kept."""
+        """Add the scores of one term to `sums`.
+
+        The impacts are computed in blocks and not stored.
+        """
         start, end = self._index.offsets[term : term + 2]
         factor = np.array([weight])
         for block_start in range(start, end, _BLOCK_POSTINGS):
@@ -283,7 +293,10 @@ class Bm25Searcher:
         return idf * idf * saturation
 
     def _query_terms(self, texts: Texts) -> Iterator[QueryTerms]:
-        """The known terms of each query and their counts; unknown terms are ignored."""
+        """Yield the terms of each query with their counts.
+
+        Terms that the index lacks are ignored.
+        """
         queries = self._analyzer.analyze(texts)
         terms = self._index.find(queries.keys)[queries.terms]
         rows = np.repeat(np.arange(len(queries)), np.diff(queries.offsets))

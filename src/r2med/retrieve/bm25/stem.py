@@ -1,4 +1,4 @@
-"""Porter's stemmer over a whole vocabulary at once, in its two dialects in circulation.
+"""Porter's stemmer for a whole vocabulary at once, in the two dialects that are in use.
 
 Written by hand because the stemmers in Python take one word at a time and none has both dialects.
 Here a step of the algorithm is a few array operations on all words with the same ending. `martin`
@@ -59,7 +59,7 @@ def stem_words(words: ByteWords, dialect: Dialect) -> ByteWords:
 
 
 def stem_text(words: list[str], dialect: Dialect) -> list[str]:
-    """Stem lower-case words of any script, in UTF-16 units as Java sees them."""
+    """Return the stems of lower-case words of any script, read as UTF-16 units as in Java."""
     units = [np.frombuffer(word.encode("utf-16-le"), dtype=np.uint16) for word in words]
     data = np.concatenate([np.empty(0, dtype=np.uint16), *units])
     stemmed = stem_words(ByteWords(data, offsets_of([len(word) for word in units])), dialect)
@@ -70,12 +70,15 @@ def stem_text(words: list[str], dialect: Dialect) -> list[str]:
 class WordMatrix:
     """Words of similar length, changed in place by replacing suffixes.
 
-    Methods take `rows`, the indexes of some words, and `removed` or `back`, a number of last
-    letters to leave out.
+    Methods take `rows`, the indexes of the words to read or change. `removed` and `back` are how
+    many letters at the end of a word are ignored.
     """
 
     def __init__(self, letters: Letters, lengths: Rows, dialect: Dialect) -> None:
-        """`letters` has the shape (position, word); those after the end of a word are ignored."""
+        """Copy `letters`, of shape (position, word).
+
+        Letters after the end of a word are ignored.
+        """
         self._padded = np.zeros((_TAIL + len(letters), len(lengths)), dtype=letters.dtype)
         self.letters = self._padded[_TAIL:]
         self.letters[:] = letters
@@ -84,12 +87,12 @@ class WordMatrix:
         self.tails = self._last_letters(np.arange(len(lengths)))
 
     def split(self, rows: Rows, suffix: str) -> tuple[Rows, Rows]:
-        """The rows whose word has the suffix, and the other rows."""
+        """Return the rows whose word ends in the suffix, and the other rows."""
         has_suffix: Flags = self.tails[rows] & _MASKS[len(suffix)] == _as_number(suffix)
         return rows[has_suffix], rows[~has_suffix]
 
     def replace(self, rows: Rows, removed: int | Rows, added: str) -> None:
-        """Remove last letters of words, then add others."""
+        """Remove the last `removed` letters of words, then append `added`."""
         if not len(rows):
             return
         stem_lengths = self.lengths[rows] - removed
@@ -99,13 +102,13 @@ class WordMatrix:
         self.tails[rows] = self._last_letters(rows)
 
     def replace_suffix(self, rows: Rows, suffix: str, replacement: str) -> Rows:
-        """Replace the suffix of words that have it, and return the other rows."""
+        """Replace the suffix of the words that end in it; return the rows of the other words."""
         with_suffix, without_suffix = self.split(rows, suffix)
         self.replace(with_suffix, len(suffix), replacement)
         return without_suffix
 
     def measures(self, rows: Rows, removed: int | Rows) -> Rows:
-        """Porter's measure of shortened words: how often a consonant follows a vowel."""
+        """Return Porter's measure of shortened words: how often a consonant follows a vowel."""
         lengths = self.lengths[rows] - removed
         counts = np.zeros(len(rows), dtype=np.int64)
         was_vowel = np.zeros(len(rows), dtype=np.bool_)
@@ -115,7 +118,7 @@ class WordMatrix:
         return counts
 
     def has_vowel(self, rows: Rows, removed: int | Rows) -> Flags:
-        """Whether shortened words contain a vowel."""
+        """Return which of the shortened words contain a vowel."""
         lengths = self.lengths[rows] - removed
         has_vowel = np.zeros(len(rows), dtype=np.bool_)
         for position, is_vowel in enumerate(self._vowels(rows, lengths)):
@@ -123,11 +126,14 @@ class WordMatrix:
         return has_vowel
 
     def letter(self, rows: Rows, back: int) -> Letters:
-        """The letter before the last `back` letters, or the first letter."""
+        """Return the letter before the last `back` letters of each word.
+
+        If no letter is left, the first letter of the word is returned.
+        """
         return self.letters[np.maximum(self.lengths[rows] - back - 1, 0), rows]
 
     def consonant(self, rows: Rows, back: int) -> Flags:
-        """Whether the letter before the last `back` letters exists and is a consonant."""
+        """Return for each word whether a consonant precedes the last `back` letters."""
         positions = self.lengths[rows] - back - 1
         letters = self.letter(rows, back)
         is_consonant = ~_VOWELS[letters]
@@ -137,9 +143,9 @@ class WordMatrix:
         return is_consonant & (positions >= 0)
 
     def short_syllable(self, rows: Rows, removed: int) -> Flags:
-        """Whether shortened words end in consonant, vowel, and consonant other than w, x or y.
+        """Return which shortened words end in consonant, vowel, consonant (but not w, x or y).
 
-        For NLTK, a word of one vowel and one consonant is short too.
+        The dialect of NLTK also includes words of one vowel and one consonant.
         """
         lengths = self.lengths[rows] - removed
         last, middle, first = (self.consonant(rows, removed + back) for back in range(3))
@@ -150,7 +156,7 @@ class WordMatrix:
         return is_short
 
     def _vowels(self, rows: Rows, lengths: Rows) -> Iterator[Flags]:
-        """For each position, which words have a vowel there; undefined after the end of a word."""
+        """Yield for each position which words have a vowel there; arbitrary after a word's end."""
         is_vowel = np.ones(len(rows), dtype=np.bool_)
         for position in range(int(lengths.max(initial=0))):
             letters = self.letters[position][rows]
@@ -158,7 +164,7 @@ class WordMatrix:
             yield is_vowel
 
     def _last_letters(self, rows: Rows) -> NDArray[np.uint64]:
-        """The last eight letters in one number, the last one in the lowest byte.
+        """Return the last eight letters of each word as a number; the last is the lowest byte.
 
         Letters beyond ASCII become 255, which no suffix contains.
         """
@@ -177,7 +183,7 @@ def _as_number(suffix: str) -> np.uint64:
 
 @dataclass(frozen=True, eq=False)
 class _Rules:
-    """Suffixes, the number of letters that are removed for each, and their replacements."""
+    """Rules: suffixes, how many letters are removed for each, and their replacements."""
 
     suffixes: list[str]
     removed: Rows
@@ -185,9 +191,9 @@ class _Rules:
 
 
 def _parse_rules(text: str) -> _Rules:
-    """Read words `suffix>replacement` or `letters|suffix>replacement`.
+    """Read rules of the form `suffix>replacement` or `letters|suffix>replacement`.
 
-    The letters must precede the suffix and are not replaced.
+    In the second form, the letters must precede the suffix and are not replaced.
     """
     pairs = [rule.split(">") for rule in text.split()]
     return _Rules(
@@ -273,7 +279,7 @@ def _strip_participles(words: WordMatrix, rows: Rows) -> None:
 
 
 def _restore_stems(words: WordMatrix, rows: Rows) -> None:
-    """Restore stems after -ed or -ing was removed: conflat-, hopp-, fil-."""
+    """Correct stems after -ed or -ing was removed: conflat to conflate, hopp to hop."""
     for suffix in ("at", "bl", "iz"):
         rows = words.replace_suffix(rows, suffix, suffix + "e")
     last = words.letter(rows, 0)
@@ -298,9 +304,13 @@ def _replace_double_suffixes(words: WordMatrix, rows: Rows) -> None:
 
 
 def _apply_rules(words: WordMatrix, rows: Rows, rules: _Rules, *, above: int = 0) -> None:
-    """Replace the first suffix that fits, if the measure of the stem is more than `above`."""
+    """Replace the first suffix that fits, if the stem's measure is more than `above`.
+
+    The measure is Porter's: how often a consonant follows a vowel.
+    """
     tails = words.tails[rows]
     rule = np.full(len(rows), -1, dtype=np.int64)
+    # In reverse order, so that an earlier suffix overwrites a later one.
     for index, suffix in reversed(list(enumerate(rules.suffixes))):
         rule[tails & _MASKS[len(suffix)] == _as_number(suffix)] = index
     has_rule = rule >= 0

@@ -40,7 +40,7 @@ _GROUP_WORDS = 1 << 19
 
 @dataclass(frozen=True, eq=False)
 class TextBlock:
-    """The texts of some rows in one string, and the position at which each row starts."""
+    """Consecutive texts in one string, and the position at which each text starts."""
 
     text: bytes
     row_starts: Positions
@@ -48,7 +48,7 @@ class TextBlock:
 
 @dataclass(frozen=True, eq=False)
 class NumberedRows:
-    """The words or terms of some rows as numbers, and how many each row has."""
+    """The words or terms of consecutive texts as numbers, and how many each text has."""
 
     numbers: Numbers
     lengths: Positions
@@ -56,9 +56,9 @@ class NumberedRows:
 
 @dataclass(frozen=True, eq=False)
 class TokenColumns:
-    """The terms of row `i` are `terms[offsets[i]:offsets[i + 1]]`: numbers into `words`.
+    """The terms of texts: text `i` has `terms[offsets[i]:offsets[i + 1]]`, indexes into `words`.
 
-    The words are ordered by `keys`, so that terms of another text can be found by bisection.
+    `words` are sorted by `keys`, so that the terms of another text can be found by bisection.
     """
 
     words: ByteWords
@@ -70,7 +70,7 @@ class TokenColumns:
         return len(self.offsets) - 1
 
     def row(self, index: int) -> list[str]:
-        """The terms of one row, in order."""
+        """Return the terms of one text, in order."""
         terms = self.terms[self.offsets[index] : self.offsets[index + 1]]
         return [self.words.text(int(term)) for term in terms]
 
@@ -87,7 +87,7 @@ class ByteWords:
 
     @property
     def lengths(self) -> Positions:
-        """The bytes of every word."""
+        """The number of bytes of every word."""
         return np.diff(self.offsets)
 
     @property
@@ -97,18 +97,18 @@ class ByteWords:
         return word_keys(padded, self.offsets[:-1], self.offsets[1:])
 
     def text(self, index: int) -> str:
-        """One word as a string."""
+        """Return one word as a string."""
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes().decode("utf-8")
 
     def take(self, indexes: Positions, lengths: Positions | None = None) -> ByteWords:
-        """Some of the words, cut to `lengths` if they are given."""
+        """Return the words at these indexes, truncated to `lengths` bytes if that is given."""
         starts = self.offsets[indexes]
         ends = self.offsets[indexes + 1] if lengths is None else starts + lengths
         return ByteWords.cut(self.data, starts, ends)
 
     @classmethod
     def cut(cls, block: NDArray[np.uint8], starts: Positions, ends: Positions) -> ByteWords:
-        """Copy words out of a longer text."""
+        """Copy the words at these positions of a longer text."""
         lengths = ends - starts
         offsets = offsets_of(lengths)
         positions = np.arange(offsets[-1])
@@ -117,23 +117,23 @@ class ByteWords:
 
     @classmethod
     def from_strings(cls, words: Iterable[str]) -> ByteWords:
-        """Encode strings."""
+        """Encode strings as UTF-8."""
         encoded = [word.encode("utf-8") for word in words]
         data = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         return cls(data, offsets_of([len(word) for word in encoded]))
 
     @classmethod
     def concatenate(cls, parts: Sequence[ByteWords]) -> ByteWords:
-        """The words of all parts, in order."""
+        """Return the words of all parts, in order."""
         lengths = np.concatenate([np.empty(0, np.int64), *(part.lengths for part in parts)])
         data = np.concatenate([np.empty(0, np.uint8), *(part.data for part in parts)])
         return cls(data, offsets_of(lengths))
 
 
 def split_into_blocks(texts: Texts) -> Iterator[TextBlock]:
-    """Blocks of rows; a null is an empty row.
+    """Yield the texts in blocks; a null is an empty text.
 
-    A block begins with a line feed, has one after every row, and ends with `PADDING` more.
+    A block begins with a line feed, has a line feed after every text, and ends with `PADDING` more.
     """
     separator, end = pa.scalar("\n", pa.large_string()), b"\n" * PADDING
     unreleased = 0
@@ -157,7 +157,7 @@ def split_into_blocks(texts: Texts) -> Iterator[TextBlock]:
 
 
 def group_rows(blocks: Iterable[NumberedRows]) -> Iterator[NumberedRows]:
-    """Combine the rows of consecutive blocks into groups of enough words."""
+    """Combine consecutive blocks into larger groups, so that each has enough words."""
     waiting: list[NumberedRows] = []
     words = 0
     for block in blocks:
@@ -178,9 +178,10 @@ def _concatenate_rows(blocks: Sequence[NumberedRows]) -> NumberedRows:
 
 
 def word_keys(block: NDArray[np.uint8], starts: Positions, ends: Positions) -> Keys:
-    """A number for each word: its bytes if there are at most seven, else a 63-bit hash of them.
+    """Return a key for each word: its bytes if there are at most seven, else a 63-bit hash of them.
 
-    Two of a million distinct long words share a key with a probability of one in ten million.
+    Among a million distinct long words, the probability that any two have the same key is one in
+    ten million.
     """
     aligned = block[: len(block) // 8 * 8].view(np.uint64)
     lengths = ends - starts
@@ -203,7 +204,7 @@ def word_keys(block: NDArray[np.uint8], starts: Positions, ends: Positions) -> K
 
 
 def _read_eight_bytes(aligned: Keys, positions: Positions) -> Keys:
-    """The eight bytes at each position, combined from the two aligned numbers that hold them."""
+    """Return the eight bytes at each position, combined from the two aligned numbers with them."""
     indexes = positions >> 3
     shifts = ((positions & 7) << 3).astype(np.uint64)
     low: Keys = aligned[indexes] >> shifts
@@ -232,7 +233,7 @@ class Numbering:
         self._numbers = np.zeros(1 << bits, dtype=np.int32)
 
     def number(self, keys: Keys) -> tuple[Numbers, Positions]:
-        """The number of every key, and the positions in `keys` at which new ones first appear."""
+        """Return the number of every key, and the positions in `keys` of first uses of new keys."""
         numbers = np.empty(len(keys), dtype=np.int32)
         unknown = self._look_up(keys, numbers)
         if not len(unknown):
@@ -252,7 +253,7 @@ class Numbering:
         return (slots + 1) & ((1 << self._bits) - 1)
 
     def _look_up(self, keys: Keys, numbers: Numbers) -> Positions:
-        """Fill in the numbers of known keys and return the positions of unknown ones."""
+        """Write the numbers of known keys to `numbers`; return the positions of unknown keys."""
         slots = self._first_slots(keys)
         np.take(self._numbers, slots, out=numbers, mode="clip")
         pending = np.flatnonzero(self._keys[slots] != keys)
@@ -269,7 +270,7 @@ class Numbering:
         return np.sort(np.concatenate(unknown)) if unknown else pending
 
     def _insert(self, keys: Keys, numbers: Numbers) -> None:
-        """Insert new keys; the table is at most half full afterwards."""
+        """Insert new keys with their numbers; the table grows so that it is at most half full."""
         self._count += len(keys)
         half_of_table = (1 << self._bits) // 2
         if self._count > half_of_table:

@@ -1,1 +1,1 @@
-"""Dense retrieval: encoders as data, an embedding store, exact search."""
+"""Dense retrieval: encoders defined by registry entries, and exact or approximate search."""

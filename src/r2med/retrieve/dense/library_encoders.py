@@ -1,4 +1,4 @@
-"""Encoders run by code of others: by sentence-transformers, or by code in the checkpoint.
+"""Encoders that sentence-transformers runs, or code in the checkpoint.
 
 `LibraryModel` also loads the sparse and late-interaction models of `retrieve.multi`. NV-Embed is
 the published model that needs the code in its checkpoint, for its latent attention.
@@ -45,7 +45,7 @@ class LibraryModel(LocalModel):
     """A model of sentence-transformers, loaded when it is first needed."""
 
     class_name: str
-    """The class: SentenceTransformer, SparseEncoder or MultiVectorEncoder."""
+    """The name of the class: SentenceTransformer, SparseEncoder or MultiVectorEncoder."""
     max_length: int = 0
 
     @cached_property
@@ -79,24 +79,27 @@ class LibraryModel(LocalModel):
 
     @cached_property
     def default_limit(self) -> int | None:
-        """Tokens at which the model truncates a text unless a side has another limit."""
+        """The most tokens per text that the model reads, unless a side has its own limit."""
         limit: int | None = self.model.max_seq_length
         return limit
 
 
 @dataclass(eq=False)
 class LibraryEncoder:
-    """One side of a model that a library runs."""
+    """The query encoder or the document encoder of a model that a library runs."""
 
     library: LibraryModel
     run: Callable[[Any, list[str], Form], NDArray[np.float32]]
-    """Calls the library's model for one batch of texts."""
+    """Function that encodes one batch of texts with the library's model."""
     settings: Mapping[str, object]
     """Settings of this side that decide its vectors; part of the identity."""
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The content of the checkpoint and its adapters' bases, the class, and the settings."""
+        """Everything that decides the vectors.
+
+        These are the content of the checkpoint and of its adapters' bases, the class, and the settings.
+        """
         library = self.library
         bases = [base.fingerprint() for base in library.checkpoint.adapter_bases()]
         return {
@@ -162,13 +165,16 @@ def sentence_encoder(
 
 @dataclass(eq=False)
 class MethodEncoder(LocalModel):
-    """Calls `encode(texts, instruction=..., max_length=...)`, a method in the checkpoint's code."""
+    """Encoder that calls `encode(texts, instruction=..., max_length=...)` in checkpoint code."""
 
     normalize: bool
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint with its code, the precision, and whether vectors are normalised."""
+        """Everything that decides the vectors.
+
+        These are the checkpoint with its code, the precision, and whether vectors are normalised.
+        """
         return {
             "library": "method",
             "algorithms": versions("library-encoding"),
@@ -178,12 +184,12 @@ class MethodEncoder(LocalModel):
         }
 
     def inputs(self, texts: Sequence[str], form: Form) -> TextInputs:
-        """Return the texts with token counts, without an end token that the model may add."""
+        """Return the texts with token counts, which exclude an end token that the model may add."""
         counted = tokenise(self.tokenizer, texts, form, limit=form.max_length)
         return TextInputs.of(texts, form, counted)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Encode one batch; return float32, normalised if the settings ask for it."""
+        """Return the vectors of one batch as float32, normalised if the settings ask for it."""
         import torch
 
         assert isinstance(inputs, TextInputs)

@@ -53,7 +53,7 @@ _QUERIES = 64
 
 @dataclass(frozen=True)
 class Milvus:
-    """The address of Milvus, the type of index, and its parameters."""
+    """The settings of a Milvus index: the address, the type of index, and its parameters."""
 
     address: str
     index_type: IndexType = "flat"
@@ -62,7 +62,10 @@ class Milvus:
 
     @classmethod
     def of(cls, settings: Any) -> Milvus | None:
-        """Read the settings of an entry; None if it has no index, so that search is exact."""
+        """Read the Milvus settings of a registry entry.
+
+        None is returned if the entry has no index, so that search is exact.
+        """
         options = {name: value for name in SETTINGS[2:] if (value := getattr(settings, name))}
         index_type: IndexType = settings.index_kind
         accepted = _PARAMETERS[index_type].keys() if settings.index else set[str]()
@@ -103,12 +106,12 @@ class Milvus:
 
     @property
     def embedded(self) -> bool:
-        """Whether Milvus is a library in this process, over a local file."""
+        """Whether Milvus runs in this process and stores its data in a local file."""
         return "://" not in self.address
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Everything that decides rankings; the address does not."""
+        """The settings that decide rankings, which exclude the address."""
         backend = "milvus-lite" if self.embedded else "milvus"
         return {"backend": backend, "kind": self.index_type, **self.building, **self.searching}
 
@@ -119,9 +122,9 @@ class MilvusIndex:
 
     milvus: Milvus
     rows: Callable[[int, int], Matrix]
-    """Returns the vectors of a range of texts."""
+    """Function that returns the vectors of the distinct texts from a start to a stop."""
     distinct: NDArray[np.int64]
-    """For each document, the index of its text."""
+    """For each document, the index of its text among the distinct texts."""
     count: int
     resources: Resources
 
@@ -151,7 +154,7 @@ class MilvusIndex:
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
         """Return the best documents of every scaled query as Milvus ranks them.
 
-        A list that is shorter than the others ends in -2.
+        If a list has fewer documents than the others, it is filled up with -2.
         """
         limit, parameters = min(depth, self.count), dict(self.milvus.searching)
         if "ef" in parameters:
@@ -218,7 +221,7 @@ class MilvusIndex:
         return self.count
 
     def _load(self, client: Any) -> None:
-        """Load the collection; retry with embedded Milvus, which may still be writing its index."""
+        """Load the collection; with embedded Milvus retry, as it may still be writing the index."""
         from pymilvus.exceptions import MilvusException
 
         for wait in (0.1, 0.3, 1.0, 3.0) if self.milvus.embedded else ():
@@ -293,7 +296,7 @@ class MilvusIndex:
 
 
 def connect(milvus: Milvus) -> Any:
-    """Return a client of a cluster, or of embedded Milvus, whose file this process locks."""
+    """Return a client of a Milvus cluster or of embedded Milvus; the latter locks its file."""
     need("pymilvus", *(["milvus_lite"] if milvus.embedded else []), extra="milvus")
     for name in ("pymilvus", "milvus_lite"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

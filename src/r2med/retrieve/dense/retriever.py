@@ -83,7 +83,8 @@ class Settings:
     def refuse_without_effect(self, encoder: str, fixed: Mapping[str, tuple[object, ...]]) -> None:
         """Raise UsageError if a setting has no effect on an encoder.
 
-        `fixed` has the accepted values of such settings, the effective one first.
+        `fixed` maps the names of these settings to the values that are accepted; the first of them
+        is the one that the encoder uses.
         """
         for name, accepted in fixed.items():
             if getattr(self, name) not in accepted:
@@ -111,11 +112,11 @@ class Settings:
         )
 
     def _saved_prompt(self, checkpoint: str, side: Side, prompt: str) -> str:
-        """Return a prompt that is saved in the checkpoint, by its name.
+        """Return the text of the prompt with this name in the checkpoint.
 
         `auto` is the prompt that sentence-transformers uses: the one of the side, else the default.
-        (It also lists `passage` and `corpus`, but never uses them, because every model has an
-        empty prompt for documents.)
+        (sentence-transformers also lists `passage` and `corpus`, but never uses them, because every
+        model has an empty prompt for documents.)
         """
         located = locate(checkpoint, revision=self.revision)
         config = located.json("config_sentence_transformers.json") or {}
@@ -134,7 +135,7 @@ class Settings:
 def word_instruction(
     template: str, task: Task, *, question_type: str = "", purpose: str = ""
 ) -> str:
-    """Fill the placeholders of an instruction with the words of a task; other braces stay.
+    """Fill the placeholders of an instruction with the words of a task; other braces are kept.
 
     `{kind}` (the type of question) and `{purpose}` are the task's registered words unless others
     are given; `{goal}` and `{passage}` depend on these two. Local tasks use the first row of
@@ -190,19 +191,19 @@ def build(settings: Settings, resources: Resources) -> DenseRetriever:
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderRetriever:
-    """A retriever with an encoder for queries and one for documents, often the same."""
+    """A retriever with an encoder for queries and an encoder for documents, often the same one."""
 
     name: str
     make_encoders: Callable[[], tuple[Encoder, Encoder]]
-    """Makes the encoders of queries and documents, when they are first needed."""
+    """Function that makes the encoders of queries and of documents; called on first use."""
     form: Callable[[Task, Side], Form]
-    """Returns the instruction and limits for the texts of one side of a task."""
+    """Function that returns the instruction and limits for the texts of one side of a task."""
     storage: Storage = "float32"
     ragged: bool = False
-    """Whether vectors differ in width, as for several vectors per text."""
+    """Whether the rows of texts differ in width, as with several vectors per text."""
     resources: Resources = field(default_factory=Resources)
     worker_stage: StageSpec | None = None
-    """How workers build this retriever; None for an object that exists only in this process."""
+    """The spec by which workers build this retriever; None if it exists only in this process."""
 
     @cached_property
     def batches(self) -> Batches:
@@ -226,7 +227,10 @@ class EncoderRetriever:
         return {"text_forms": forms, "drops_query_id": drops_query_id(task)}
 
     def encode_documents(self, task: Task) -> Encoded:
-        """Return the vectors of the documents; of a repeated id, the last row counts."""
+        """Return the vectors of the documents.
+
+        If an id is repeated, the text of its last row is used.
+        """
         ids, texts = task.corpus.document_ids, task.corpus.document_texts()
         return self.encode(task, "document", texts, lambda row: f"document {ids[row]}")
 
@@ -239,10 +243,10 @@ class EncoderRetriever:
         *,
         instructed: bool = True,
     ) -> Encoded:
-        """Return the vectors of some texts of one side.
+        """Return the vectors of texts, encoded as queries or as documents.
 
         Args:
-            task: The task, which words the instruction.
+            task: The task, whose words fill in the instruction.
             side: "query" or "document".
             texts: The texts.
             name: Returns the name of a row's text for error messages.
@@ -272,7 +276,7 @@ class EncoderRetriever:
         return encoded
 
     def cache(self, side: Side) -> EmbeddingCache:
-        """Open the embedding cache of a side."""
+        """Open the embedding cache of the encoder of a side."""
         identity, warn = self.encoders[side].identity, self.resources.warn
         return open_cache("embeddings", identity, self.name, warn, storage=self.storage)
 
@@ -283,21 +287,24 @@ class DenseRetriever(EncoderRetriever):
 
     similarity: Similarity = "cosine"
     dimensions: int = 0
-    """Leading dimensions of each vector that are used; 0 uses all."""
+    """How many of the leading dimensions of each vector are used; 0 uses all."""
     instruct_generated: bool = False
-    """Whether generated text is encoded with the query's instruction."""
+    """Whether text of a language model is encoded with the instruction for queries."""
     milvus: Milvus | None = None
     """The Milvus index to search; None searches exactly in this process."""
     extra_identity: Mapping[str, object] = field(default_factory=dict)
-    """Settings that decide rankings and are not in a registry entry."""
+    """Settings that decide rankings but are not fields of a registry entry."""
     custom_model: object = None
     """The user's object that encodes; None for a registered encoder."""
     random_identity: str = field(default_factory=lambda: secrets.token_hex(8))
-    """Identifies an encoder without an identity; different in every run."""
+    """Identifies an encoder that has no `identity`; different in every run."""
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The content of the encoders' files, the index, and the version of the search."""
+        """Everything that decides rankings, except the settings.
+
+        These are the content of the encoders' files, the index, and the version of the search.
+        """
         unidentified = {"unidentified": self.random_identity}
         query, document = (dict(self.encoders[side].identity or unidentified) for side in SIDES)
         index = {"index": dict(self.milvus.identity)} if self.milvus else {}
@@ -311,7 +318,7 @@ class DenseRetriever(EncoderRetriever):
 
     @property
     def approximate(self) -> bool:
-        """Whether its index may miss documents that exact search finds."""
+        """Whether the index may miss documents that exact search finds."""
         return self.milvus is not None and self.milvus.index_type != "flat"
 
     def prepare(self, task: Task) -> DenseSearcher:
@@ -341,14 +348,14 @@ class DenseSearcher:
         return self.search_queries(queries, depth=depth).run
 
     def search_queries(self, queries: Queries, *, depth: int) -> SearchOutput:
-        """Return the nearest documents with facts and usage."""
+        """Return the nearest documents of every query, with facts for the record and the usage."""
         texts: list[str] = queries.texts.fill_null("").to_pylist()
         encoded = self._retriever.encode(self._task, "query", texts)
         run = self._run(queries.ids, encoded.matrix()[encoded.distinct], depth)
         return SearchOutput(run, {"queries": encoded.facts}, encoded.usage)
 
     def search_forms(self, forms: Sequence[QueryForm], *, depth: int) -> SearchOutput:
-        """Search with the mean of the vectors of each query's parts."""
+        """Search with expanded queries: a query's vector is the mean of its parts' vectors."""
         parts = [part for form in forms for part in form.dense]
         counts = np.array([len(form.dense) for form in forms], dtype=np.int64)
         is_instructed = np.array(
@@ -373,7 +380,7 @@ class DenseSearcher:
         return SearchOutput(self._run(ids, means, depth), facts, usage)
 
     def facts(self) -> Mapping[str, object]:
-        """Return counts of the documents, the first one as the model saw it, and the encoders."""
+        """Return facts for the record: encoders, document counts, the first document as encoded."""
         query, document = (dict(self._retriever.encoders[side].facts()) for side in SIDES)
         encoder = document if query == document else {"query": query, "document": document}
         return {"encoder": encoder, **self._facts}
@@ -393,7 +400,7 @@ class DenseSearcher:
 
 @dataclass(eq=False)
 class ExactIndex:
-    """The vectors of documents: in memory if they fit, else read block by block.
+    """Exact search over the vectors of documents, in memory if they fit, else read in blocks.
 
     Distinct texts are searched once, so equal texts have exactly equal scores.
     """
@@ -402,7 +409,7 @@ class ExactIndex:
     memory: int
     similarity: Similarity = "cosine"
     dimensions: int = 0
-    """Leading dimensions of each vector that are used; 0 uses all."""
+    """How many of the leading dimensions of each vector are used; 0 uses all."""
 
     def __post_init__(self) -> None:
         self.width = int(self.documents.matrix(0, 1).shape[1])
@@ -415,21 +422,22 @@ class ExactIndex:
         self._in_memory = self.scale(self.documents.matrix()) if fits_in_memory else None
 
     def search(self, queries: Matrix, *, depth: int) -> tuple[NDArray[np.int64], Matrix]:
-        """Return the best documents of every scaled query, ties in corpus order.
+        """Return the best documents of every query and their scores; ties are in corpus order.
 
-        A list that is shorter than the others ends in -2.
+        `queries` must be scaled by `scale`. If a list has fewer documents than the others, it is
+        filled up with -2.
         """
         count = len(self.documents.indexes)
         texts, scores = top(queries, self.rows, count, depth=depth, memory=self.memory)
         return spread_over(self.documents.distinct, texts, scores, depth)
 
     def rows(self, start: int, stop: int) -> Matrix:
-        """Return scaled vectors of distinct texts."""
+        """Return the scaled vectors of a range of distinct texts."""
         if self._in_memory is not None:
             return self._in_memory[start:stop]
         return self.scale(self.documents.matrix(start, stop))
 
     def scale(self, vectors: Matrix) -> Matrix:
-        """Shorten and normalise vectors, so that the dot product of two is their score."""
+        """Return vectors cut to `dimensions` and normalised, so that dot products are scores."""
         shortened = vectors[:, : self.dimensions] if self.dimensions else vectors
         return unit(shortened) if self.similarity == "cosine" else shortened

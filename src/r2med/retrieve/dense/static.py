@@ -43,14 +43,17 @@ def build(checkpoint: str, settings: Settings, resources: Resources) -> BatchEnc
 
 @dataclass(eq=False)
 class StaticEncoder:
-    """A table of token vectors and its tokeniser."""
+    """An encoder that is a table of token vectors and a tokeniser."""
 
     checkpoint: Checkpoint
     normalize: bool
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The content of the checkpoint, and whether vectors are normalised."""
+        """Everything that decides the vectors.
+
+        These are the content of the checkpoint, and whether vectors are normalised.
+        """
         return {
             "library": "static",
             "algorithms": versions("static-encoding"),
@@ -69,7 +72,7 @@ class StaticEncoder:
         return TokenInputs(self._tokenizer, rows, truncated, texts=instructed)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Return the means of token vectors; a text without tokens has the zero vector."""
+        """Return the mean token vector of every text; a text without tokens has the zero vector."""
         assert isinstance(inputs, TokenInputs)
         vectors = np.zeros((len(rows), self._table.shape[1]), dtype=np.float32)
         lengths = inputs.tokens[rows]

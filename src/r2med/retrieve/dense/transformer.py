@@ -1,7 +1,7 @@
 """Encoders on transformers checkpoints: tokenise, run the model, pool, project, normalise.
 
 Checkpoints of sentence-transformers with the usual modules run here too, with the same result and
-without importing that library. All others are run by that library.
+without importing sentence-transformers. Checkpoints with other modules are run by that library.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Steps:
     append_eos: bool = False
     normalize: bool = False
     max_length: int = 0
-    """The limit that the checkpoint states; 0 if it states none."""
+    """The highest number of tokens that the checkpoint states; 0 if it states none."""
     backbone: str = "."
     """The folder of the transformer within the checkpoint."""
     projections: tuple[Projection, ...] = ()
@@ -90,14 +90,14 @@ class Steps:
 
 @dataclass(eq=False)
 class TransformerEncoder(LocalModel):
-    """A transformer and its recipe; it is loaded when the first text is encoded."""
+    """A transformer and the steps from tokens to vectors; loaded when the first text is encoded."""
 
     recipe: Steps
     autocast: bool = False
 
     @cached_property
     def identity(self) -> Mapping[str, object]:
-        """The checkpoint's content, the recipe and the precision."""
+        """Everything that decides the vectors: checkpoint content, recipe and precision."""
         recipe = asdict(self.recipe)
         limit, _ = recipe.pop("max_length"), recipe.pop("backbone")
         return {
@@ -176,7 +176,7 @@ class TransformerEncoder(LocalModel):
 def tokenise(
     tokenizer: Any, texts: Sequence[str], form: Form, *, limit: int, append_eos: bool = False
 ) -> TokenInputs:
-    """Return token ids as the model reads them: with instruction, special tokens and truncation.
+    """Return the token ids that the model reads: with instruction and special tokens, truncated.
 
     With `append_eos`, every text ends with one end token, whether or not the tokeniser adds one.
     """
@@ -205,7 +205,7 @@ def tokenise(
 
 
 def _count_instruction_tokens(tokenizer: Any, instruction: str) -> int:
-    """Count the tokens of an instruction at the start of an input, with an opening special one."""
+    """Return how many tokens an instruction has at the start of a text, opening token included."""
     if not instruction:
         return 0
     ids = tokenizer(instruction)["input_ids"]
@@ -248,7 +248,7 @@ def load_linear(file: Path) -> torch.nn.Linear:
 
 
 def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Steps | None:
-    """Return the recipe, or None if the checkpoint needs sentence-transformers."""
+    """Return the steps from tokens to vectors; None if only sentence-transformers can run them."""
     if settings.library == "transformers" or not checkpoint.file("modules.json").is_file():
         return Steps(
             pooling="mean" if settings.pooling == "model" else settings.pooling,
@@ -292,7 +292,7 @@ def read_recipe(checkpoint: Checkpoint, settings: Settings) -> Steps | None:
 
 
 def _read_pooling(config: Mapping[str, Any]) -> Pooling | None:
-    """Return the pooling of a module; None if it has several, or one that is not supported here."""
+    """Return the pooling of a module; None if it has several poolings or an unsupported one."""
     value = config.get("pooling_mode")
     if isinstance(value, str):
         modes = [value]
@@ -304,7 +304,7 @@ def _read_pooling(config: Mapping[str, Any]) -> Pooling | None:
 
 
 def _read_projection(checkpoint: Checkpoint, path: str) -> Projection | None:
-    """Return the layer of a Dense module; None if it needs sentence-transformers."""
+    """Return the layer of a Dense module; None if only sentence-transformers can run it."""
     config = checkpoint.json(f"{path}/config.json") or {}
     is_usual = set(config) <= {"in_features", "out_features", "bias", "activation_function"}
     activation = _ACTIVATIONS.get(str(config.get("activation_function")))

@@ -1,1 +1,1 @@
-"""Get the data of registered tasks: from the hub, or from files of the user."""
+"""Get the data of registered tasks from the hub or from the user's files."""

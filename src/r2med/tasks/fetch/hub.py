@@ -60,7 +60,7 @@ def fetch(
 ) -> list[Fetched]:
     """Download the data of tasks, or their published generations; intact local files are kept.
 
-    A Nano task has the queries of its full task, and reads the generations of that.
+    The generations of a Nano task are those of its full task, which has the same queries.
     `HF_ENDPOINT`, `HF_HUB_OFFLINE` and `HF_TOKEN` are respected; no other token is ever sent.
     """
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its warnings are raised here
@@ -75,7 +75,7 @@ def _with_generations(entry: TaskEntry) -> TaskEntry:
 
 
 def _find_local(entry: TaskEntry) -> Fetched | None:
-    """Return the task in its folder; None if a file is missing or damaged."""
+    """Return the task that is already in the data folder; None if a file is missing or damaged."""
     folder = data_folder(entry)
     damaged = any(check.passed is False for check in check_files(entry, folder))
     if damaged or not is_present(entry):
@@ -92,7 +92,7 @@ def _describe(entry: TaskEntry, files: int, content: str, commit: str | None) ->
 
 
 def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
-    """Download under a lock, so that two processes do not download the same files."""
+    """Download one task under a lock, so that two processes do not download the same files."""
     hub, content = entry.hub, "generations" if generations else "files"
     if hub is None:
         return Fetched(entry.name, data_folder(entry), 0, "comes with r2med")
@@ -140,7 +140,7 @@ def _fetch_one(entry: TaskEntry, *, generations: bool, again: bool) -> Fetched:
 def _select_files(
     entry: TaskEntry, hub: HubSource, paths: Sequence[str], generations: bool
 ) -> list[str]:
-    """Return the paths to download; DataError if the repository lacks a part."""
+    """Return the paths to download; DataError if the repository lacks a part of the task."""
     if generations:
         parts = {"generations": [path for path in paths if is_generations(path)]}
         missing = None if parts["generations"] else "generations"

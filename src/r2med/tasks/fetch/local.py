@@ -1,8 +1,8 @@
-"""Taking over files the user already has: a zip, a folder, or a folder of zips.
+"""Import registered tasks from files that the user has: a zip, a folder, or a folder of zips.
 
-Tasks are recognised by the names of their folders; their files are staged, checked against the
-manifest, and put in place together. Archives are strangers: a hostile one is refused whole, and
-nothing that an archive holds is written outside a temporary folder, which is removed at the end.
+Tasks are recognised by the names of their folders. The files of a task are copied to a temporary
+folder, checked against the manifest, and put in place together. Archives are not trusted: a
+suspicious one is refused completely, and the others are unpacked only in a temporary folder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ZIP_ERRORS = (
 
 @dataclass(frozen=True)
 class _Find:
-    """A task in an archive or folder: its files by their path in the data folder."""
+    """A task found in an archive or folder; `files` are by their path in the data folder."""
 
     entry: TaskEntry
     origin: Path
@@ -59,11 +59,11 @@ class _Find:
 
 
 def import_from(source: Path, requested: Sequence[TaskEntry] = ()) -> list[Fetched]:
-    """Import the tasks of a zip or folder, or only the wanted ones; never a part of a task.
+    """Import the complete tasks in a zip or folder: all, or only the requested ones.
 
-    Files that are not byte for byte the published ones are taken when every known count and
-    text statistic agrees, with a notice; otherwise they are refused. A user's own folder is
-    trusted, links included: hub caches consist of them.
+    Files that differ from the published ones are imported with a notice if every known count and
+    text statistic of the task agrees; otherwise they are refused. Links in a user's own folder are
+    followed, because hub caches consist of links.
     """
     if not source.exists():
         raise MissingError(f"{source} does not exist; --from expects a zip file or a folder.")
@@ -205,7 +205,7 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _trouble(infos: Sequence[zipfile.ZipInfo]) -> str | None:
-    """Return why an archive is suspicious; None if it is not."""
+    """Return why an archive is suspicious; None if it is safe to unpack."""
     total, most, ratio = sum(info.file_size for info in infos), limit(MAX_FILE), limit(MAX_RATIO)
     if len(infos) > MAX_MEMBERS:
         return f"it lists {len(infos):,} files, more than {MAX_MEMBERS:,}"

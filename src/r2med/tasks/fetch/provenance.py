@@ -1,4 +1,4 @@
-"""The data folder of a registered task: which files belong in it, and where each came from.
+"""The data folder of a registered task: its files, and the origin of each.
 
 `provenance.json` beside the data records the origin of every file.
 """
@@ -34,12 +34,15 @@ _GENERATIONS = re.compile(rf"([A-Za-z0-9][A-Za-z0-9._-]*/){{2}}{re.escape(GENERA
 
 
 def is_generations(path: str) -> bool:
-    """Whether a path below a task's folder is <method>/<llm>/query_with_hydoc.jsonl."""
+    """Return whether a path has the form <method>/<llm>/query_with_hydoc.jsonl.
+
+    The path is relative to the folder of a task.
+    """
     return _GENERATIONS.fullmatch(path) is not None
 
 
 def data_folder(entry: TaskEntry) -> Path:
-    """The folder that holds a task; all Nano tasks share one, in which a task is a split."""
+    """Return the data folder of a task; all Nano tasks are splits in one shared folder."""
     if entry.suite == "demo":
         return DEMO / entry.name.removeprefix("demo/")
     if entry.split is not None:
@@ -48,22 +51,22 @@ def data_folder(entry: TaskEntry) -> Path:
 
 
 def is_present(entry: TaskEntry) -> bool:
-    """Whether every file that scoring needs is here; says nothing about their content."""
+    """Return whether every file that scoring needs exists; the content is not checked."""
     parts = files_by_part(entry.split, _paths(data_folder(entry)))
     return missing_part(entry.split, parts) is None
 
 
 def task_files(entry: TaskEntry, folder: Path) -> dict[str, Path]:
-    """The files in a folder that belong to the task, whichever of them exist, by their paths."""
+    """Return the existing files of a task in a folder, by their paths relative to the folder."""
     parts = files_by_part(entry.split, _paths(folder))
     return {path: folder / path for files in parts.values() for path in files}
 
 
 def files_by_part(split: str | None, paths: Collection[str]) -> dict[str, list[str]]:
-    """Which of some paths are files of a task, by part; a part may have none.
+    """Return those of the paths that are files of a task, by part; a part may have none.
 
-    Of an R2MED task that is the form of each file that would be read; of a Nano task, which is a
-    split, every shard.
+    Without a split (R2MED tasks), a part has at most one file: if it exists in several forms, the
+    one that would be read. With a split (Nano tasks), a part has all shards of the split.
     """
     if split is None:
         return {part: [n for n in names if n in paths][:1] for part, names in R2MED_FILES.items()}
@@ -78,7 +81,7 @@ def files_by_part(split: str | None, paths: Collection[str]) -> dict[str, list[s
 
 
 def missing_part(split: str | None, parts: Mapping[str, Sequence[str]]) -> str | None:
-    """The first part that scoring needs and that has no file."""
+    """Return the first part that scoring needs and that has no file; None if all have files."""
     needed = R2MED_FILES if split is None else NANO_CONFIGS
     return next((part for part in needed if not parts[part]), None)
 
@@ -90,9 +93,9 @@ def _paths(folder: Path) -> set[str]:
 
 @dataclass(frozen=True)
 class Fetched:
-    """How many files of a task were copied or downloaded (0: all existed), and how.
+    """The outcome of fetching a task; `files` is 0 if all files existed already.
 
-    `notices` say how files of the user's differ from the published ones.
+    `notices` say how the user's files differ from the published ones.
     """
 
     task: str
@@ -105,7 +108,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Origin:
-    """Origin of one installed file; `commit` if it came from the hub."""
+    """The origin of an installed file; `commit` is set only if it came from the hub."""
 
     source: str
     sha256: str
@@ -114,12 +117,12 @@ class Origin:
 
 
 def origin_of(file: Path, source: str, commit: str | None = None) -> Origin:
-    """Describe a file that is about to be installed."""
+    """Return the origin to be recorded for a file that is about to be installed."""
     return Origin(source, sha256_of(file), file.stat().st_size, commit)
 
 
 def sha256_of(file: Path) -> str:
-    """The checksum the manifests and the hub use."""
+    """Return the sha256 of a file, the checksum that the manifests and the hub use."""
     with file.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
@@ -134,10 +137,10 @@ def read_provenance(folder: Path) -> dict[str, Origin]:
 
 
 def install(staged: Path, folder: Path, origins: Mapping[str, Origin]) -> None:
-    """Put checked files from a staging folder into place, and record where they came from.
+    """Move checked files from a staging folder to the data folder, and record their origins.
 
-    All change in one step. Another form of the same file (corpus.jsonl beside corpus.jsonl.gz)
-    is retired, so that a reader never has two to choose from.
+    All files change in one step. Another form of an installed file (corpus.jsonl beside
+    corpus.jsonl.gz) is removed, so that only one form exists.
     """
     forms = {name for names in R2MED_FILES.values() if {*names} & {*origins} for name in names}
     retired = {FILE, *forms}

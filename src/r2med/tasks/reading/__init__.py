@@ -1,1 +1,1 @@
-"""From the files of a folder to columns: layouts, parsing, and the checks across files."""
+"""Read the files of a folder as columns: find the layout, parse, and check across files."""

@@ -1,8 +1,8 @@
 """Columnar copies of task files, mapped into memory on later loads instead of being parsed again.
 
-A copy is one file: three Arrow streams, the state of the source files, and a checksum. It is used
-only while the source files are unchanged and its checksum matches. Losing a copy costs time, never
-data, so after any problem with reading or writing one the source files are parsed.
+A copy is one file with three Arrow streams and a checksum. It is used only if the checksum matches
+and the source files are unchanged. After any problem with reading or writing a copy, the source
+files are parsed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Fingerprint = list[list[Any]]
 def read_or_copy(source: TaskFiles) -> Task:
     """Load the copy of a task, or parse the task and store a copy for the next time.
 
-    The copy is written in a thread, and the process waits for it at its end. A large task is
-    written at once and mapped, so that its texts need not stay in memory.
+    The copy is written in a thread, for which the process waits before it ends. The copy of a large
+    task is written at once and mapped, so that the texts need not stay in memory.
     """
     copied = load_copy(source)
     if copied is not None:
@@ -61,7 +61,7 @@ def read_or_copy(source: TaskFiles) -> Task:
 
 
 def fingerprint(source: TaskFiles) -> Fingerprint:
-    """Name, size, times and inode of each source file, which change when the file changes."""
+    """Return name, size, times and inode of each source file, to notice a file that changes."""
     states: Fingerprint = []
     for file in source.files:
         status = file.stat()
@@ -71,7 +71,7 @@ def fingerprint(source: TaskFiles) -> Fingerprint:
 
 
 def load_copy(source: TaskFiles) -> Task | None:
-    """Load the copy of a task, or None if these files do not have a valid copy."""
+    """Load the copy of a task; None if these files have no valid copy."""
     try:
         corpus, queries, judged = read_sealed(_copy_path(source, fingerprint(source)))
     except (OSError, DamagedError):
@@ -91,7 +91,11 @@ def load_copy(source: TaskFiles) -> Task | None:
 
 
 def store_copy(source: TaskFiles, task: Task, read_from: Fingerprint) -> None:
-    """Write a copy of a task, unless its files have changed since their state `read_from`."""
+    """Write a copy of a task, unless its files have changed since they were read.
+
+    `read_from` is the fingerprint of the files at that time. Nothing is written either if the files
+    changed just before, or if an OSError occurs.
+    """
     corpus, judged = task.corpus, task.judgements
     about = {"hash": corpus.hash, "notices": task.notices}
     documents = pa.record_batch({"ids": corpus.ids, "texts": corpus.texts})
@@ -113,7 +117,7 @@ def store_copy(source: TaskFiles, task: Task, read_from: Fingerprint) -> None:
 
 
 def _copy_path(source: TaskFiles, state: Fingerprint) -> Path:
-    """A name for the source, and one for the state of its files."""
+    """Return the path of a copy: a hash for the task, and a hash for the state of its files."""
     task = f"{source.folder.absolute()}#{source.layout}#{source.split}"
     names = (
         hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]

@@ -1,8 +1,8 @@
-"""Aspects of judgements: which part of what a query asks for a document supports.
+"""Aspects of judgements: which part of a query's question a document supports.
 
-They are a field `aspect` (with an optional `weight`) in JSON lines of judgements, the second column
-of a TREC diversity file, or a file `aspects.jsonl` beside the data. A pair with several aspects has
-several lines.
+Aspects are in the field `aspect` (with an optional `weight`) of JSON lines of judgements, in the
+second column of a TREC diversity file, or in a file `aspects.jsonl` beside the data. A pair with
+several aspects has several lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HINT = 'Each line is {"q_id": "...", "p_id": "...", "aspect": "...", "weight": 
 
 @dataclass(frozen=True)
 class AspectJudgement:
-    """A document that supports one aspect of a query."""
+    """A judgement that a document supports one aspect of a query."""
 
     query_id: str
     document_id: str
@@ -34,9 +34,9 @@ class AspectJudgement:
 
 
 def read_task_aspects(task: Task) -> list[AspectJudgement]:
-    """Read the aspects of a task's judgements; empty if its data names none.
+    """Read the aspects of a task's judgements; empty if the data has no aspects.
 
-    Excluded documents do not count.
+    Excluded documents are left out.
     """
     if not task.source.is_dir():
         return []
@@ -56,7 +56,7 @@ def read_task_aspects(task: Task) -> list[AspectJudgement]:
 
 
 def read_aspects(path: Path) -> list[AspectJudgement]:
-    """Read judgements with aspects from JSON lines or a TREC diversity file; others are skipped.
+    """Read judgements with aspects from JSON lines or TREC diversity; skip those without.
 
     Raises:
         DataError: An aspect, weight or score is not valid.
@@ -99,7 +99,7 @@ def _read_object(line: bytes, location: str) -> AspectJudgement | None:
 
 
 def _read_columns(cells: list[str]) -> AspectJudgement | None:
-    """Read `query aspect document score`; the aspect 0 of an ordinary TREC file is none."""
+    """Read `query aspect document score`; None for aspect 0, as in ordinary TREC files."""
     if len(cells) != 4 or cells[1] in ("0", "Q0") or not cells[3].lstrip("-").isdigit():
         return None
     query_id, aspect, document_id, score = cells

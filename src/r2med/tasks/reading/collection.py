@@ -1,4 +1,4 @@
-"""A task from its corpus, queries and judgements: read according to its layout, then checked.
+"""Read a task's corpus, queries and judgements according to its layout, and check them.
 
 Problems that do not stop loading but matter to a reader of the scores become notices.
 """
@@ -60,7 +60,7 @@ _HINT = (
 
 
 def read_task(source: TaskFiles, *, strict: bool = False) -> Task:
-    """Read and check a task; every error names file, line or row, and field.
+    """Read and check a task; errors name the file, the line or row, and the field.
 
     With `strict`, judgements of unknown queries or documents are errors.
     """
@@ -94,10 +94,11 @@ def read_part(source: TaskFiles, part: str, report: ReportProblem = raise_proble
 
 
 def read_judgements(path: Path, report: ReportProblem = raise_problem) -> Rows:
-    """Query id, document id and score of every judgement, in JSON lines or text.
+    """Read query id, document id and score of every judgement from JSON lines or text.
 
-    The content decides, because qrels.txt occurs in both formats. In a text file the first line
-    decides about the columns; without a column for the score, every row is positive.
+    The content decides on the format, because qrels.txt occurs in both. In text, the first line
+    decides on the columns: a header names them; without a header, 3 columns are query, document and
+    score, and 4 are TREC qrels. If a header names no score, every row is positive.
     """
     first = next((line for _, line in lines(path)), b"")
     if ".jsonl" in path.suffixes or _OBJECT.match(first):
@@ -130,16 +131,17 @@ def read_judgements(path: Path, report: ReportProblem = raise_problem) -> Rows:
 
 
 def parse_score(cell: str) -> int | None:
-    """The whole number in a cell, or None."""
+    """Return the whole number in a cell; None if it is not one."""
     return whole_number(float(cell)) if _NUMBER.fullmatch(cell.strip()) else None
 
 
 def _combine_parts(
     source: TaskFiles, documents: Rows, queries: Rows, judgements: Rows, *, strict: bool
 ) -> Task:
-    """Check the three parts against each other.
+    """Return the task that the three parts form, checked against each other.
 
-    In BEIR the queries of all splits are in one file; queries without judgements are left out.
+    In the BEIR layout, the queries of all splits are in one file; queries without judgements are
+    left out.
     """
     only_judged = source.layout == "beir"
     corpus = Corpus(documents.columns["id"], documents.columns["text"])
@@ -248,7 +250,7 @@ def _text_notices(corpus: Corpus) -> Iterator[str]:
 def _unknown_notice(
     judgements: Rows, column: str, rows: NDArray[np.int64], treatment: str
 ) -> list[str]:
-    """How judgements of unknown queries or documents are treated, with the first of them."""
+    """Return a notice of how judgements with unknown ids are treated, with the first of them."""
     if not len(rows):
         return []
     row = int(rows[0])
@@ -263,14 +265,14 @@ def _count_notice(count: int, noun: str, description: str) -> list[str]:
 
 
 def repeated_ids(rows: Rows) -> Iterator[tuple[int, str]]:
-    """Rows with the id of an earlier row, each with a description of the problem."""
+    """Yield each row that repeats the id of an earlier row, with a description of the problem."""
     first = _first_rows(rows, "id")
     for row in np.flatnonzero(first != np.arange(len(first))).tolist():
         yield row, f"was already used in {rows.locate(int(first[row]))}"
 
 
 def contradictions(judgements: Rows) -> Iterator[tuple[int, str]]:
-    """Rows that judge a pair differently than an earlier row, each with a description."""
+    """Yield each row that judges a pair differently than an earlier row, with a description."""
     first = _first_rows(judgements, "query", "document")
     scores = judgements.columns["score"].to_numpy()
     for row in np.flatnonzero(scores != scores[first]).tolist():
@@ -280,7 +282,7 @@ def contradictions(judgements: Rows) -> Iterator[tuple[int, str]]:
 
 
 def _first_rows(rows: Rows, *names: str) -> NDArray[np.int64]:
-    """For every row, the first row that has the same values in these columns."""
+    """Return for every row the first row that has the same values in the columns `names`."""
     keys = np.zeros(len(rows), dtype=np.int64)
     for name in names:
         encoded = rows.columns[name].dictionary_encode()
@@ -293,7 +295,7 @@ def _first_rows(rows: Rows, *names: str) -> NDArray[np.int64]:
 def find_unknown(
     judgements: Rows, column: str, ids: pa.Array, rows: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The rows whose id is not one of `ids`."""
+    """Return those of `rows` whose id in a column is not one of `ids`."""
     values = judgements.columns[column].take(pa.array(rows))
     is_unknown = pc.invert(pc.is_in(values, value_set=ids)).to_numpy(zero_copy_only=False)
     return np.asarray(rows[is_unknown])
@@ -304,7 +306,7 @@ def _count_empty(texts: pa.Array) -> int:
 
 
 def count_repeated(texts: pa.LargeStringArray) -> int:
-    """How many texts repeat an earlier one.
+    """Return how many texts repeat an earlier text.
 
     Only texts of the same length that begin alike are compared in full.
     """
@@ -326,7 +328,7 @@ def count_repeated(texts: pa.LargeStringArray) -> int:
 
 
 def _parts_of(column: Any) -> Iterator[Any]:
-    """Consecutive parts of a column; pages of a large corpus, which is mapped, are released."""
+    """Yield consecutive parts of a column, releasing the memory of parts of a mapped file."""
     for start in range(0, len(column), _COMPARED_TEXTS):
         yield column[start : start + _COMPARED_TEXTS]
         if start:

@@ -1,7 +1,7 @@
-"""Documents that are excluded for single queries, as BRIGHT's `excluded_ids` are.
+"""Documents that are excluded for single queries, as by BRIGHT's `excluded_ids`.
 
-They are a field of a query row, or rows of a separate file. An excluded document is removed from
-the ranked lists and from the judgements, so it is neither found nor missed.
+Exclusions are in a field of a query's row, or in a separate file. An excluded document is removed
+from the ranked lists and the judgements of the query, so it is neither found nor missed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from r2med.errors import DataError
 from r2med.tasks.task import Judgements, Queries
 
 Exclusions = Mapping[str, frozenset[str]]
-"""By query the ids of documents that do not count."""
+"""By query id, the ids of the documents that do not count for the query."""
 #: BRIGHT writes this where a query excludes nothing.
 _NOTHING = "N/A"
 _HINT = 'Each line is {"id": "...", "excluded_ids": ["...", ...]}.'
@@ -62,7 +62,7 @@ def normalize_exclusions(queries: Queries, locate: Callable[[int], object]) -> Q
 
 
 def apply_exclusions_file(queries: Queries, path: Path) -> tuple[Queries, int]:
-    """Add the exclusions of a file to those of the rows; also count unknown queries."""
+    """Add the exclusions in a file to the queries; return the number of unknown queries too."""
     listed = read_exclusions(path)
     texts = []
     query_ids = queries.ids.to_pylist()
@@ -73,7 +73,7 @@ def apply_exclusions_file(queries: Queries, path: Path) -> tuple[Queries, int]:
 
 
 def remove_excluded_judgements(judgements: Judgements, exclusions: Exclusions) -> Judgements:
-    """Remove the judgements of excluded documents, which then are not missed either."""
+    """Remove the judgements of excluded documents, so that none counts as missed."""
     if not exclusions:
         return judgements
     pairs = zip(judgements.query_ids.to_pylist(), judgements.document_ids.to_pylist(), strict=True)

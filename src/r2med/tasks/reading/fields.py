@@ -1,4 +1,4 @@
-"""The fields of each type of file, the rows they become, and how problems are reported."""
+"""The fields of each type of file, the rows that are read, and how problems are reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBER_WORDS = "a whole number"
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a record: its name in the file and the column it becomes."""
+    """A field of a record: the name in the file, the column that it is read into, and its type."""
 
     name: str
     column: str
@@ -31,14 +31,14 @@ class Field:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of its column."""
+        """The Arrow type of the field's column."""
         if self.type == "score":
             return pa.int32()
         return pa.float64() if self.type == "number" else pa.large_string()
 
 
 class Location(NamedTuple):
-    """A line or row of a file, counted from 1; without a number, the whole file."""
+    """A line or row of a file, counted from 1; the whole file if `number` is None."""
 
     file: Path
     number: int | None = None
@@ -54,13 +54,13 @@ ReportProblem = Callable[[DataError, Location, object], None]
 
 
 def raise_problem(error: DataError, location: Location, id: object) -> None:
-    """Stop reading at the first problem."""
+    """Raise the error, so that reading stops at the first problem."""
     raise error
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The columns of a file; `locate` returns the line or row of a value.
+    """The columns of a file; `locate(index)` returns the line or row in the file.
 
     `repaired` counts texts in which half a surrogate pair was replaced by U+FFFD.
     """
@@ -95,7 +95,7 @@ BEIR_JUDGEMENT = (
 
 
 def record_hint(fields: Sequence[Field]) -> str:
-    """A description of a correct line, for the second line of an error."""
+    """Return a description of a correct line, which is the second line of errors."""
     examples = {"id": '"..."', "text": '"..."', "score": "1"}
     pairs = [
         f'"{field.name}": {examples[field.type]}' for field in fields if field.type in examples
@@ -104,7 +104,7 @@ def record_hint(fields: Sequence[Field]) -> str:
 
 
 def check_values(values: pa.Array, field: Field) -> tuple[pa.Array, dict[int, str]]:
-    """The column of some values (texts or float64), and the problem of each wrong row."""
+    """Convert texts or floats to the column of a field; return the problems by row, too."""
     if field.type == "note":
         return pc.if_else(pc.equal(values, ""), None, values), {}
     if field.type == "score":

@@ -1,6 +1,6 @@
-"""JSON lines as columns: with Arrow's parser for correct files, otherwise line by line.
+"""Read JSON lines as columns: correct files with Arrow's parser, other files line by line.
 
-Line by line is slower, but it names the line and field of every problem.
+Reading line by line is slower, but names the line and field of every problem.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _EXPECTED_VALUES = {
 
 
 def read_jsonl(path: Path, fields: Sequence[Field], report: ReportProblem = raise_problem) -> Rows:
-    """The fields of every line, as columns; an error names file, line and field.
+    """Read the fields of every line as columns; an error names file, line and field.
 
-    If Arrow's parser fails or a value looks wrong, every line is read again with the standard
-    library, which decides.
+    If Arrow's parser fails or a value looks wrong, every line is read again with Python's parser,
+    and that result is used.
     """
     try:
         return Rows(_parse_with_arrow(path, fields), _locate_rows(path))
@@ -89,7 +89,7 @@ def _parse_with_arrow(path: Path, fields: Sequence[Field]) -> dict[str, pa.Array
 
 
 def _check_strings(chunk: pa.Array) -> pa.LargeStringArray:
-    """The chunk as strings, which must be valid UTF-8 and not null."""
+    """Return the chunk as strings, which must be valid UTF-8 and not null."""
     if chunk.null_count:
         raise pa.ArrowInvalid("a value is null")
     chunk.validate(full=True)
@@ -97,7 +97,7 @@ def _check_strings(chunk: pa.Array) -> pa.LargeStringArray:
 
 
 def _parse_options(block: bytes, fields: Sequence[Field]) -> pj.ParseOptions:
-    """The types to expect, according to the first line; ids may be numbers."""
+    """Return options for Arrow's parser with the types in the first line; ids may be numbers."""
     try:
         first = json.loads(block.lstrip().partition(b"\n")[0])
         integer_fields = {name for name, value in first.items() if type(value) is int}
@@ -113,7 +113,10 @@ def _parse_options(block: bytes, fields: Sequence[Field]) -> pj.ParseOptions:
 
 
 def _locate_rows(path: Path) -> Callable[[int], Location]:
-    """A function that returns the line of a row, or its row if objects share or span lines."""
+    """Return a function that finds the line of a row.
+
+    If objects share or span lines, it may return the number of the row instead.
+    """
 
     @cache
     def line_numbers() -> list[int]:
@@ -130,7 +133,7 @@ def _locate_rows(path: Path) -> Callable[[int], Location]:
 def read_line_by_line(
     path: Path, fields: Sequence[Field], report: ReportProblem = raise_problem
 ) -> Rows:
-    """The same columns as the fast way; every problem is reported with its line."""
+    """Read the same columns as `read_jsonl`, but slower; problems are reported with their line."""
     return read_lines(path, fields, parse_object, record_hint(fields), report)
 
 
@@ -143,9 +146,10 @@ def read_lines(
     *,
     skipped: int = 0,
 ) -> Rows:
-    """The fields of the record that `parse` returns for each line after the skipped ones.
+    """Read fields as columns from lines that `parse` converts to records.
 
-    `parse` is called with the line, its location, and the hint, which describes a correct line.
+    The first `skipped` lines are left out. `parse` is called with the line, its location, and
+    `hint`, which describes a correct line.
     """
     rows: list[list[str | int | None]] = []
     line_numbers: list[int] = []
@@ -183,7 +187,7 @@ def read_lines(
 
 
 def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> int:
-    """Write a file of JSON lines, and its parent folders; return the number of lines."""
+    """Write a file of JSON lines and create its parent folders; return the number of lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
@@ -194,7 +198,7 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, object]]) -> int:
 
 
 def decode_line(line: bytes, location: str) -> str:
-    """The line as text; an error names the first byte that is not UTF-8."""
+    """Return a line as text; an error names the first byte that is not UTF-8."""
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -203,7 +207,7 @@ def decode_line(line: bytes, location: str) -> str:
 
 
 def parse_object(line: bytes, location: str, hint: str) -> dict[str, object]:
-    """The object on a line; `hint` describes a correct line in errors."""
+    """Return the JSON object on a line; `hint` describes a correct line in errors."""
     text = decode_line(line, location)
     try:
         record = json.loads(text)
@@ -219,7 +223,7 @@ def parse_object(line: bytes, location: str, hint: str) -> dict[str, object]:
 
 
 def describe_value(value: object) -> str:
-    """The type of a JSON value, and the value if it is short, for errors."""
+    """Describe a JSON value in errors: its type, and the value if it is short."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, list):
@@ -232,7 +236,7 @@ def describe_value(value: object) -> str:
 
 
 def whole_number(value: object) -> int | None:
-    """The value as a judgement's score, or None if it is not a whole number."""
+    """Return the value as an int, for the score of a judgement; None if it is not whole."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if abs(value) <= LARGEST_SCORE and value == int(value) else None
@@ -241,7 +245,7 @@ def whole_number(value: object) -> int | None:
 def _field_value(
     record: dict[str, object], field: Field, location: str, hint: str
 ) -> str | int | None:
-    """The value of a field; an error describes a wrong one."""
+    """Return the value of a field in a record; DataError if the value has a wrong type."""
     value = record.get(field.name)
     if field.type == "note":
         return _note_text(value)
@@ -263,7 +267,7 @@ def _field_value(
 
 
 def _note_text(value: object) -> str | None:
-    """Annotations are kept whatever they are, because nothing is computed from them."""
+    """Return an annotation as text; any JSON value is valid, since nothing is computed from it."""
     if value is None or isinstance(value, str):
         return value or None
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Files as blocks of whole lines: plain, gzip or zstd, streamed, and refused when too large.
+"""Read files in blocks of whole lines: plain, gzip or zstd; files that are too large are refused.
 
 A compressed file of a few megabytes can expand to more than the memory of any machine. So the
 expanded size is limited: per line, in total, and relative to the compressed size. `LIMITS` has the
@@ -33,7 +33,7 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 def blocks(path: Path, *, any_size: bool = False) -> Iterator[bytes]:
-    """The bytes of a file, cut at line ends; a byte order mark is dropped.
+    """Yield the bytes of a file in blocks of whole lines; a byte order mark is dropped.
 
     Gzip and zstd are recognised by their first bytes, not by the name, because browsers and tools
     compress or expand files without renaming them. `any_size` lifts the limit on the total size,
@@ -44,7 +44,7 @@ def blocks(path: Path, *, any_size: bool = False) -> Iterator[bytes]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers from 1, without line ends; blank lines are counted but skipped."""
+    """Yield each line and its number, from 1; blank lines are counted, but not yielded."""
     number = 0
     for block in blocks(path):
         for line in block.removesuffix(b"\n").split(b"\n"):
@@ -54,7 +54,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def limit(name: str) -> int:
-    """The value of a limit: from the environment, or the default."""
+    """Return the value of a limit: from the environment, or the default."""
     chosen = os.environ.get(name)
     if chosen is None:
         return LIMITS[name]
@@ -86,7 +86,7 @@ def arrow_errors(path: Path, form: str = "Parquet") -> Iterator[None]:
 
 
 def content(path: Path) -> Generator[bytes, None, None]:
-    """The bytes of a file in chunks of limited size, expanded if it is compressed."""
+    """Yield the bytes of a file in chunks of limited size, expanded if the file is compressed."""
     with path.open("rb", buffering=0) as handle:
         start = handle.read(len(_ZSTD))
         handle.seek(0)
@@ -143,7 +143,7 @@ def _whole_lines(chunks: Iterator[bytes], path: Path, any_size: bool) -> Iterato
 
 
 def refuse_size(path: Path, why: str, name: str) -> DataError:
-    """The error for a file that exceeds a limit; `name` is the variable that sets it."""
+    """Return the error for a file that exceeds a limit; `name` is the limit's variable."""
     return DataError(
         f"{path} is refused: {why}.\nIf you trust it, set {name} higher (now {limit(name):,})."
     )

@@ -1,4 +1,4 @@
-"""Parquet shards as columns: the format in which hub datasets are distributed."""
+"""Read Parquet shards, the format of hub datasets, as columns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ALLOWED_TYPES = {
 
 @dataclass(frozen=True, eq=False)
 class _Shard:
-    """The columns of a file without rows that have problems, and the numbers of its rows."""
+    """The columns of a file without the rows that have problems, and the numbers of the rest."""
 
     columns: dict[str, pa.Array]
     row_numbers: NDArray[np.int64]
@@ -60,12 +60,12 @@ def read_parquet(
     content: bytes | None = None,
     report: ReportProblem = raise_problem,
 ) -> Rows:
-    """The fields of every row, in shard order.
+    """Read the fields of every row as columns, in the order of the shards.
 
     Args:
         shards: The files.
-        spellings: Lists of fields, of which the one that fits the columns best is read.
-        content: The bytes of a single shard, if they were read before.
+        spellings: Alternative lists of fields; the one that fits the columns best is read.
+        content: The bytes of a single shard, if the caller has already read them.
         report: Callback for problems.
     """
     read = [_read_shard(path, spellings, content, report) for path in shards]
@@ -122,7 +122,7 @@ def _read_shard(
 
 
 def _check_size(path: Path, rows: int, columns: int, packed: int) -> None:
-    """Refuse a small file that decodes to very many rows, as equal values allow."""
+    """Raise an error for a small file that decodes to very many rows, as equal values can."""
     decoded = rows * columns * _VALUE_BYTES
     ratio = limit(MAX_RATIO)
     if decoded > HARMLESS_BYTES and decoded > ratio * packed:
@@ -130,7 +130,7 @@ def _check_size(path: Path, rows: int, columns: int, packed: int) -> None:
 
 
 def _read_column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, dict[int, str]]:
-    """The values of a field, and the problems by row; a column of a wrong type is an error."""
+    """Read the values of a field, and the problems by row; DataError for a wrong column type."""
     if field.name not in table.column_names:
         absent = pa.nulls(len(table), field.arrow_type)
         return (pc.fill_null(absent, 1) if field.type == "score" else absent), {}
@@ -153,7 +153,7 @@ def _read_column(table: pa.Table, field: Field, path: Path) -> tuple[pa.Array, d
 
 
 def _json_texts(column: pa.ChunkedArray) -> pa.Array:
-    """Annotations that are lists of texts as JSON, as JSON lines have them; others are left out."""
+    """Return lists of texts as JSON texts, the form in JSON lines; other values become null."""
     value_type = column.type
     is_list = pa.types.is_list(value_type) or pa.types.is_large_list(value_type)
     if not is_list or not any(is_text(value_type.value_type) for is_text in _TEXT_TYPES):

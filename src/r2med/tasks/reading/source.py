@@ -46,23 +46,23 @@ class TaskFiles:
     parts: Mapping[str, tuple[Path, ...]]
     """The files of each of the `PARTS`."""
     split: str | None = None
-    """The split, if the folder has splits."""
+    """The name of the split; None if the folder has no splits."""
 
     @property
     def files(self) -> list[Path]:
-        """All files, corpus first."""
+        """All files of the task, those of the corpus first."""
         files = [file for files in self.parts.values() for file in files]
         return files if self.exclusions is None else [*files, self.exclusions]
 
     @property
     def exclusions(self) -> Path | None:
-        """The file that lists excluded documents of queries, if there is one."""
+        """The file that lists the excluded documents of queries; None if there is none."""
         path = self.folder / EXCLUSIONS_FILE
         return path if path.is_file() else None
 
 
 def split_selection(text: str | Path) -> tuple[Path, str | None]:
-    """Split `FOLDER#SPLIT`; the # may also be part of the name of an existing folder."""
+    """Return the folder and the split of `FOLDER#SPLIT`; # may also be in a folder's name."""
     path = user_path(text)
     name, mark, split = path.name.rpartition("#")
     if not mark or not name or not split or path.exists():
@@ -115,13 +115,16 @@ def find_source(folder: Path, split: str | None = None) -> TaskFiles:
 
 
 def task_folders(folder: Path) -> list[Path]:
-    """Return the task folders in a folder; the folder itself if it is a task or contains none."""
+    """Return the folders in a folder that contain a task.
+
+    The folder itself is returned if it contains the files of a task, or no task at all.
+    """
     children = [] if holds_task(folder) else sorted(folder.glob("*/"))
     return [child for child in children if holds_task(child)] or [folder]
 
 
 def holds_task(folder: Path) -> bool:
-    """Whether a folder contains the files of a task, or of several tasks as splits."""
+    """Return whether a folder contains the files of a task, or of several tasks as splits."""
     return any(all(parts) for parts in _find_layouts(folder).values())
 
 
@@ -129,8 +132,8 @@ def _find_layouts(folder: Path) -> dict[Layout, list[Splits]]:
     """Return the files of corpus, queries and judgements in each layout, by split.
 
     A part without files is an empty dictionary. The R2MED layout has no splits, so its files are
-    under an empty name. In the BEIR layout only the judgements have splits; corpus and queries are
-    the same files for all of them.
+    under an empty name. In the BEIR layout only the judgements have splits; all splits share the
+    files of corpus and queries.
     """
     corpus, queries, judgements = (_first_existing(folder, names) for names in R2MED_FILES.values())
     tables = sorted((*folder.glob("qrels/*.tsv.gz"), *folder.glob("qrels/*.tsv")), reverse=True)
@@ -164,9 +167,9 @@ def split_files(folder: Path, config: str, split: str) -> tuple[Path, ...]:
 
 
 def _parquet_splits(config: Path) -> Splits:
-    """Return the shards of each split.
+    """Return the Parquet shards of each split.
 
-    They are named `<split>.parquet`, `<split>-00000-of-00002.parquet` or `<split>/*.parquet`.
+    Shards are named `<split>.parquet`, `<split>-00000-of-00002.parquet` or `<split>/*.parquet`.
     """
     shards: Splits = {}
     for file in sorted(config.glob("*.parquet")):

@@ -1,8 +1,8 @@
-"""Strings of many Arrow chunks in one column, without holding every text twice.
+"""Join the strings of many Arrow chunks in one column, without having every text in memory twice.
 
 Concatenating chunks needs memory for the chunks and for the result. Here each chunk is copied and
-freed at once. Large texts go to a file without a name beside the Arrow copies; it is mapped into
-memory, so that its pages can be released.
+freed at once. Large columns are written to a file without a name beside the Arrow copies. This file
+is mapped into memory, so that its pages can be released.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGE_BYTES = 1 << 28
 
 
 class TextColumn:
-    """A column of strings that grows by chunks; it holds no nulls."""
+    """Builds a column of strings from chunks without nulls."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -31,7 +31,7 @@ class TextColumn:
         self._offsets: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
 
     def append(self, chunk: pa.LargeStringArray) -> None:
-        """Copy the strings of a chunk without nulls."""
+        """Append the strings of a chunk, which must have no nulls."""
         if not len(chunk):
             return
         _, offsets_buffer, data_buffer = chunk.buffers()
@@ -42,7 +42,7 @@ class TextColumn:
             self._write(memoryview(data_buffer)[int(offsets[0]) : int(offsets[-1])])
 
     def finish(self) -> pa.LargeStringArray:
-        """The whole column."""
+        """Return the whole column; call this after the last `append`."""
         offsets = np.concatenate(self._offsets)
         data = pa.py_buffer(self._buffer)
         if self._file is not None:
@@ -63,7 +63,7 @@ class TextColumn:
         self._size += len(data)
 
     def _move_to_file(self) -> None:
-        """Continue in a file; stay in memory if it cannot be written."""
+        """Continue in a file; stay in memory if no file can be written."""
         import tempfile
 
         folder = cache_folder("arrow")
@@ -74,7 +74,7 @@ class TextColumn:
             self._file, self._buffer = file, bytearray()
 
     def _move_to_memory(self) -> None:
-        """Continue in memory, because the disk is full."""
+        """Copy the file's content to memory and continue there, because the disk is full."""
         if self._file is not None:
             self._file.seek(0)
             self._buffer = bytearray(self._file.read(self._size))
