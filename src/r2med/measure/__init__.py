@@ -1,4 +1,4 @@
-"""Measuring runs: metrics as trec_eval computes them, how sure they are, and what differs."""
+"""Measure runs: metrics as trec_eval computes them, their intervals, and significance tests."""
 
 from r2med.measure.metrics import HEADLINE, Metric, parse_metric
 from r2med.measure.scores import Scores, measure

@@ -1,4 +1,4 @@
-"""Measures over aspects: how much of what a query asks for do the first documents cover?
+"""Measure how many aspects of a query the first documents cover.
 
 A judgement may name the aspect that its document supports, such as `evidence` and `gold`, or one of
 several parts of an answer, with a weight. A document can support several aspects. The measures are
@@ -31,16 +31,16 @@ MEASURES = ("aspect_recall", "alpha_ndcg", "p_ia", "err_ia")
 
 @dataclass(frozen=True)
 class AspectCoverage:
-    """One aspect over all queries that have it."""
+    """The coverage of one aspect, over all queries that have the aspect."""
 
     aspect: str
     queries: int
     covered: int
-    """Queries with a document on it among the first `CUTOFF`."""
+    """Number of queries with a document that supports the aspect, among the first documents."""
 
     @property
     def missed(self) -> int:
-        """Queries without a document that supports the aspect."""
+        """Number of queries whose first documents do not support the aspect."""
         return self.queries - self.covered
 
 
@@ -51,10 +51,11 @@ class AspectScores(Tabular):
     cutoff: int
     query_ids: tuple[str, ...]
     columns: Mapping[str, NDArray[np.float64]]
-    """By measure one score per query."""
+    """The scores of all queries, by measure."""
     coverage: tuple[AspectCoverage, ...]
     missed: Mapping[str, tuple[str, ...]]
-    """By query the aspects that no document covers; queries without any are left out."""
+    """The aspects that none of the first documents supports, by query; queries that miss none are
+    left out."""
 
     @cached_property
     def means(self) -> dict[str, float]:
@@ -62,11 +63,11 @@ class AspectScores(Tabular):
         return {f"{name}@{self.cutoff}": float(v.mean()) for name, v in self.columns.items()}
 
     def interval(self, measure: str) -> Interval:
-        """The 95 % interval of a mean."""
+        """The 95 % interval of the mean of a measure."""
         return mean_interval(self.columns[measure.partition("@")[0]])
 
     def to_arrow(self) -> pa.Table:
-        """One row per query and its measures."""
+        """One row per query, with a column per measure."""
         rows = [
             {"query_id": query_id, **{name: float(v[row]) for name, v in self.columns.items()}}
             for row, query_id in enumerate(self.query_ids)
@@ -123,9 +124,9 @@ class QueryAspects:
     """The aspects of one query."""
 
     weights: Mapping[str, float]
-    """By aspect."""
+    """The weight of each aspect."""
     documents: Mapping[str, frozenset[str]]
-    """By document the aspects that it supports."""
+    """The aspects that each document supports."""
 
     def aspects_of(self, document_id: str) -> frozenset[str]:
         """The aspects that a document supports."""
@@ -160,7 +161,7 @@ class QueryAspects:
         return total
 
     def _ideal_order(self, cutoff: int) -> list[str]:
-        """Return the greedy best order, as ndeval does: the exact one is intractable.
+        """Return documents in the greedy best order, as ndeval does; the exact one takes too long.
 
         Of documents with equal gain, ndeval takes the one with the largest id first.
         """
@@ -191,7 +192,7 @@ class QueryAspects:
 
 
 def _ideal_err(cutoff: int) -> float:
-    """ERR of a list in which every document supports the aspect, by which ndeval divides."""
+    """ERR of a list whose documents all support the aspect; ndeval divides by this value."""
     return sum(0.5**rank / rank for rank in range(1, cutoff + 1))
 
 

@@ -1,4 +1,4 @@
-"""Confidence intervals of means: how much a score would vary with other queries of the same type.
+"""Confidence intervals of means: the range in which the mean over similar queries would fall.
 
 They are Student's t intervals with two corrections. If a column has heavy tails (two similar
 systems tie on most queries and differ much on a few), a small sample says little about the spread
@@ -28,7 +28,7 @@ TIE = 1e-12
 
 Column = NDArray[np.float64]
 Averaging = Literal["task", "query"]
-"""What counts once in a mean over tasks: every task, or every query."""
+"""The unit that counts once in a mean over tasks: each task, or each query."""
 Span = tuple[float, float]
 #: The least and the largest value of a score, and of the difference of two scores.
 SCORES: Span = (0.0, 1.0)
@@ -71,18 +71,18 @@ def pooled_interval(
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """A mean over tasks and how sure it is."""
+    """A mean over tasks, with its standard error."""
 
     mean: float
     error: float
-    """Standard error; 0 where no task varies."""
+    """Standard error of the mean; 0 if the queries of every task have equal scores."""
     freedom: float
-    """Degrees of freedom after Welch and Satterthwaite."""
+    """Degrees of freedom of the standard error, after Welch and Satterthwaite."""
     weights: Column
     means: Column
-    """By task, as the next."""
+    """The mean of each task."""
     still: NDArray[np.bool_]
-    """Whether all queries of a task have one value."""
+    """For each task, whether all of its queries have the same value."""
 
 
 def estimate(
@@ -117,7 +117,7 @@ def variance(values: Column) -> float:
 
 
 def _freedom(values: Column) -> float:
-    """Degrees of freedom of the spread of a sample, by its kurtosis: n - 1 for a normal one.
+    """Degrees of freedom of a sample's variance, from the kurtosis; n - 1 for a normal sample.
 
     The variance of a sample's variance grows with kurtosis (Shoemaker 2003, Bonett 2006), and a
     chi-squared variable of this many degrees of freedom varies as much.

@@ -52,14 +52,14 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True, order=True)
 class Metric:
-    """A metric; without a cutoff it reads the whole run."""
+    """A metric; without a cutoff, it is computed on the whole list."""
 
     family: str
     cutoff: int | None
     rel: int = 1
-    """The least judged score of a positive."""
+    """The lowest judgement score of a positive."""
     judged_only: bool = False
-    """Whether unjudged documents are taken out of the lists first: condensed lists."""
+    """Whether unjudged documents are removed from the lists first (condensed lists)."""
     p: float = 0.0
     """The persistence of rbp; 0 for all others."""
 
@@ -124,7 +124,7 @@ def stored_metrics() -> list[Metric]:
 
 
 def condense(metric: Metric) -> Metric | None:
-    """The metric on lists without unjudged documents; None if the metric has no such form."""
+    """The metric on condensed lists; None for condensed metrics, judged@k and bpref."""
     if metric.judged_only or metric.family in ("judged", "bpref"):
         return None
     return replace(metric, judged_only=True)
@@ -132,26 +132,26 @@ def condense(metric: Metric) -> Metric | None:
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """One row per judged query: the judged score at each rank, and all judged scores."""
+    """The judgement score at each rank, and all judgement scores, with one row per judged query."""
 
     query_ids: pa.LargeStringArray
     levels: Matrix
-    """Judged score of the document at each rank; minus infinity when unjudged or past the end."""
+    """Judgement score of the document at each rank; minus infinity if unjudged or past the end."""
     judged: Matrix
-    """The query's judged scores, best first, padded with minus infinity."""
+    """All judgement scores of each query, highest first, padded with minus infinity."""
     lengths: NDArray[np.int64]
-    """How many documents each query retrieved."""
+    """Number of documents that each query retrieved."""
 
     def at_least(self, level: int) -> NDArray[np.int64]:
-        """How many documents of each query are judged this much or more."""
+        """Number of documents of each query with a judgement score of at least `level`."""
         counts: NDArray[np.int64] = np.count_nonzero(self.judged >= level, axis=1)
         return counts
 
     @cached_property
     def condensed(self) -> Gains:
-        """The same lists without unjudged documents, the others moved up.
+        """The same lists without unjudged documents; the documents below them move up.
 
-        A judged score below 0 is trec_eval's mark for unjudged.
+        As in trec_eval, a judgement score below 0 means unjudged.
         """
         judged = self.levels >= 0
         rows, columns = np.nonzero(judged)
@@ -205,7 +205,7 @@ def _levels_best_first(
 
 
 def score_column(gains: Gains, metric: Metric) -> Column:
-    """One value per query."""
+    """The metric's value for each query."""
     lists = gains.condensed if metric.judged_only else gains
     function = _function_of(metric.family)
     if function is None:
@@ -214,7 +214,7 @@ def score_column(gains: Gains, metric: Metric) -> Column:
 
 
 def _ndcg(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """Graded; without a cutoff the ideal list is whole too, however short the run."""
+    """Graded nDCG; without a cutoff, the ideal list has all judged documents."""
     best = gains.judged.shape[1] if metric.cutoff is None else cutoff
     return _ratio(_discounted_gain(gains.levels, cutoff), _discounted_gain(gains.judged, best))
 
@@ -234,7 +234,7 @@ def _mrr(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _rprec(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """Precision at as many documents as the query has positives."""
+    """Precision at rank R, where R is the query's number of positives."""
     positives = gains.at_least(metric.rel)
     relevant = _is_relevant(gains, metric, cutoff)
     within = np.arange(relevant.shape[1]) < positives[:, None]
@@ -242,7 +242,10 @@ def _rprec(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _bpref(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """How rarely a judged negative is ranked above a positive; unjudged documents are skipped."""
+    """Binary preference: how often positives are above judged negatives.
+
+    Unjudged documents are skipped.
+    """
     relevant = _is_relevant(gains, metric, cutoff)
     positives = gains.at_least(metric.rel)
     negatives = gains.at_least(0) - positives
@@ -253,13 +256,13 @@ def _bpref(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _rbp(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """Rank-biased precision of a reader who goes on to the next document with probability p."""
+    """Rank-biased precision, for a reader who continues to the next document with probability p."""
     relevant = _is_relevant(gains, metric, cutoff)
     return (1 - metric.p) * (relevant @ metric.p ** np.arange(relevant.shape[1]))
 
 
 def _judged_share(gains: Gains, metric: Metric, cutoff: int) -> Column:
-    """Share of the first k documents that are judged; a shorter list counts its own length."""
+    """Share of judged documents among the first k, or among all if the list is shorter."""
     judged = np.count_nonzero(gains.levels[:, :cutoff] > _UNJUDGED, axis=1)
     return _ratio(judged.astype(np.float64), np.minimum(gains.lengths, cutoff))
 
@@ -275,7 +278,7 @@ def _count(gains: Gains, metric: Metric, cutoff: int) -> Column:
 
 
 def _discounted_gain(levels: Matrix, cutoff: int) -> Column:
-    """The discounted gain of the first ranks; it is 0 where unjudged, below 0 or past the end."""
+    """The discounted gain of the first ranks; a document adds 0 if unjudged or judged below 0."""
     cut = np.maximum(levels[:, :cutoff], 0.0)
     summed: Column = cut @ (1.0 / np.log2(np.arange(2, cut.shape[1] + 2)))
     return summed
@@ -305,5 +308,5 @@ _FAMILIES: dict[str, Callable[[Gains, Metric, int], Column]] = {
 
 
 def _function_of(family: str) -> Callable[[Gains, Metric, int], Column] | None:
-    """Return the function of a metric; plugins are read only for names that r2med lacks."""
+    """Return the function of a metric family; plugins are read only for names not built in."""
     return _FAMILIES.get(family) or load_plugins().metrics.get(family)

@@ -1,4 +1,6 @@
-"""Statistical power of paired comparisons, by simulating the randomisation test that is used.
+"""Statistical power of paired comparisons, from simulations of the randomisation test.
+
+The simulated test is the one that comparisons use.
 
 New samples are drawn with replacement, within each task, from the observed differences after
 removing their mean. A true difference is then added to every query, and the test is applied; half
@@ -32,17 +34,18 @@ class _Simulation:
     """Samples under the null hypothesis, to which a true difference can be added."""
 
     observed: Column
-    """By sample the weighted sum of differences."""
+    """The weighted sum of differences of each sample."""
     drawn: NDArray[np.float32]
-    """By draw of signs and sample the weighted sum of differences with these signs."""
+    """The weighted sum of differences with flipped signs, by draw of signs and by sample."""
     shares: Column
-    """By draw of signs the weighted sum that a difference of 1 adds; it adds 1 to `observed`."""
+    """For each draw of signs, the weighted sum that a true difference of 1 adds to `drawn`. The
+    same difference adds 1 to `observed`."""
 
     def power_at(self, difference: float) -> float:
-        """The share of samples in which the test finds a true difference, in either direction.
+        """The share of samples in which the test detects a true difference, in either direction.
 
-        Skewed samples are found more easily in one direction. The mean of both does not depend on
-        which system is named first.
+        The test detects a difference more easily in one direction if a sample is skewed. The mean
+        of both directions does not depend on which system is named first.
         """
         return (self._share_found(difference) + self._share_found(-difference)) / 2
 
@@ -89,7 +92,9 @@ def detectable_difference(
 def queries_needed(
     tasks: Sequence[Column], difference: float, by: Averaging = "task", *, power: float = POWER
 ) -> int | None:
-    """Return how many queries the test needs to detect a difference, with the same mix of tasks.
+    """Return the number of queries that the test needs to detect a difference with this power.
+
+    The tasks keep their shares of the queries.
 
     The number comes from the normal approximation; a small one is corrected by a simulation.
     """

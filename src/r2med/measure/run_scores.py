@@ -30,15 +30,15 @@ class RunScores(Tabular):
     judgements: str
     scores: Scores
     missing: int
-    """Judged queries that the run does not have; they score 0."""
+    """Number of judged queries that the run lacks; they score 0."""
     unjudged: int
-    """Queries of the run without judgements; they are not scored."""
+    """Number of queries in the run without judgements; they are not scored."""
     repeated: int
-    """Documents that the run listed twice for one query; one line of each was used."""
+    """Number of documents that the run listed twice for one query; one line of each was used."""
     excluded: int = 0
-    """Documents that were removed from the lists because their query excludes them."""
+    """Number of documents that were removed because their query excludes them."""
     aspects: AspectScores | None = None
-    """Scores over aspects, if the judgements name them."""
+    """Scores over aspects; None if the judgements have no aspects."""
 
     is_drawn = True
 

@@ -1,4 +1,4 @@
-"""Scores: one row per judged query, one column per metric; their bounds, and their means.
+"""Scores (one row per judged query, one column per metric), their bounds by tie order, and means.
 
 The two means over tasks answer different questions: the task mean counts every task once (R2MED's
 headline), the query-weighted mean counts every query once (NanoR2MED's). A mean is None if one of
@@ -38,7 +38,7 @@ class Scores(Tabular):
 
     query_ids: pa.LargeStringArray
     positives: NDArray[np.int64]
-    """How many documents answer each query."""
+    """Number of positives of each query."""
     columns: Mapping[str, Column]
 
     def __len__(self) -> int:
@@ -54,7 +54,7 @@ class Scores(Tabular):
         return f"Scores({len(self)} queries, {len(self.columns)} metrics)"
 
     def by_query(self, metric: str) -> dict[str, float]:
-        """One metric's scores by query id."""
+        """The scores of one metric, by query id."""
         return dict(zip(self.query_ids.to_pylist(), self.columns[metric].tolist(), strict=True))
 
     def means(self) -> dict[str, float]:
@@ -65,13 +65,16 @@ class Scores(Tabular):
         }
 
     def micro_recall(self, cutoff: int) -> float:
-        """Positives found / positives, over all queries at once (the Nano profile figure)."""
+        """The share of all positives of all queries that is found (recall in Nano profiles).
+
+        The scores must have `recall@{cutoff}`.
+        """
         total = int(self.positives.sum())
         retrieved = float(self.columns[f"recall@{cutoff}"] @ self.positives)
         return retrieved / total if total else 0.0
 
     def at(self, query_ids: pa.Array) -> Scores:
-        """The rows of these queries, in this order."""
+        """Return the scores of these queries only, in the given order."""
         indices = find_positions(query_ids, self.query_ids)
         if (indices < 0).any():
             first = query_ids[int(indices.argmin())]
@@ -80,14 +83,14 @@ class Scores(Tabular):
         return Scores(self.query_ids.take(pa.array(indices)), self.positives[indices], columns)
 
     def to_arrow(self) -> pa.Table:
-        """Columns query_id, positives, and one per metric."""
+        """Return a table with the columns query_id and positives, and one column per metric."""
         return pa.table(
             {"query_id": self.query_ids, "positives": self.positives, **dict(self.columns)}
         )
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Scores:
-        """Back from what `to_arrow` gave."""
+        """Read the scores from a table that `to_arrow` returned."""
         columns = {name: table[name].to_numpy() for name in table.column_names}
         del columns["query_id"]
         query_ids = table["query_id"].cast(pa.large_string()).combine_chunks()
@@ -143,7 +146,7 @@ def tie_bounds(
     *,
     ties: TieOrder = "trec",
 ) -> tuple[Scores, Scores]:
-    """Measure a run with every tie resolved against the system, and in its favour.
+    """Score a run twice: with tied documents in the worst order, and in the best order.
 
     What counts as equal follows `ties`: float32 for trec, float64 for id-ascending, nothing for a
     list. Documents that tie with the last one but were cut off are not in the run, so the bounds
@@ -180,10 +183,10 @@ def ceiling(
     depth: int,
     ties: TieOrder = "trec",
 ) -> Scores:
-    """Score a run whose first `depth` documents are in the best order their judgements allow.
+    """Score a run after sorting its first `depth` documents by their judgements, best first.
 
-    The candidates are those of the reranked run itself: reranking changes the order of its first
-    documents, never which they are.
+    This is the score of a perfect reranker. The run can be the reranked one, because reranking
+    changes the order of the first documents, but not which documents these are.
     """
     joined = gains(sort_lists(run, ties), judgements)
     levels = joined.levels.copy()
@@ -193,22 +196,23 @@ def ceiling(
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Means of one row of task scores; None if a task is missing."""
+    """Means of one system over tasks; a mean is None if one of its tasks has no score."""
 
     tasks: int
-    """How many tasks have a score."""
+    """Number of tasks with a score."""
     queries: int
-    """How many queries these tasks have."""
+    """Number of queries of the tasks with a score."""
     task_mean: float | None
     weighted_mean: float | None
-    """Query-weighted; of a micro metric, weighted by positives: what all tasks at once give."""
+    """The query-weighted mean. For a micro metric, tasks are weighted by their positives, which
+    gives the value over all tasks at once."""
     families: Mapping[str, float | None]
 
 
 def aggregate(
     values: Mapping[str, float], weights: Mapping[str, int], families: Mapping[str, str]
 ) -> Aggregates:
-    """Aggregate scores by task; `families` names the tasks that a mean must cover."""
+    """Compute means of scores by task; `families` has the tasks that a mean must cover."""
     present = [task for task in families if task in values]
     complete = len(present) == len(families) > 0
     total = sum(weights[task] for task in present)

@@ -1,4 +1,4 @@
-"""Is one system really better? Paired tests over queries, of two systems or of all pairs of many.
+"""Paired significance tests over queries, of two systems or of all pairs of several systems.
 
 Differences are taken within tasks, and Holm's correction covers all tests reported together. The
 randomisation test is written by hand because scipy's calls back into Python for every statistic;
@@ -38,7 +38,7 @@ _BLOCK = 2_000_000
 
 @dataclass(frozen=True)
 class Difference:
-    """How system A differs from system B over the same queries (A minus B)."""
+    """The difference between systems A and B on the same queries (A minus B)."""
 
     queries: int
     mean_a: float
@@ -47,11 +47,11 @@ class Difference:
     interval: Interval
     p_randomisation: float
     p_t: float | None
-    """None if no task varies within itself, because t is then undefined."""
+    """None if no task's differences vary, because t is then undefined."""
     effect: float | None
-    """Mean difference / its standard deviation within tasks (Cohen's d of paired differences).
+    """Cohen's d of paired differences: the mean difference / the standard deviation within tasks.
 
-    None for a difference that does not vary, whose d is infinite.
+    None if the differences do not vary, because d is then infinite.
     """
     won: int
     tied: int
@@ -60,12 +60,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class TaskDifference:
-    """The difference on one task, and its p-value corrected for the number of tasks."""
+    """The difference on one task, with its p-value corrected over all tasks."""
 
     task: str
     difference: Difference
     p_holm: float | None
-    """None where `task` names a mean over tasks."""
+    """The corrected p-value; None if `task` is the name of a mean over tasks."""
 
 
 @dataclass(frozen=True)
@@ -79,28 +79,32 @@ class Heterogeneity:
     i_squared: float
     """Share of the variation between tasks that is not chance (Higgins and Thompson 2002)."""
     p_random_tasks: float | None
-    """Of a t-test over the tasks' differences: the tasks are a random sample of tasks."""
+    """P-value of a t-test over the tasks' differences, as if the tasks were a random sample of
+    tasks."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two systems, by index, compared on every task and over all; A has the lower index."""
+    """Two systems, as column indices, compared on each task and over all tasks.
+
+    A has the lower index, unless the pairs of a `best` system were requested, which is then A.
+    """
 
     a: int
     b: int
     tasks: tuple[TaskDifference, ...]
     by_task: Difference
-    """Every task counts once."""
+    """The difference of the task means (every task counts once)."""
     by_query: Difference
-    """Every query counts once."""
+    """The difference of the query-weighted means (every query counts once)."""
     p_holm: float
     """The randomisation p-value of the task mean, corrected for the number of pairs."""
     heterogeneity: Heterogeneity | None = None
-    """None for a single task."""
+    """How much the difference varies between tasks; None for a single task."""
 
     @property
     def lines(self) -> list[TaskDifference]:
-        """Every task, and for several both means over them."""
+        """The difference on every task; if there are several, also both means over the tasks."""
         means = [("task mean", self.by_task), ("all queries", self.by_query)]
         pooled = [TaskDifference(name, difference, None) for name, difference in means]
         return [*self.tasks, *(pooled if len(self.tasks) > 1 else [])]
@@ -124,11 +128,10 @@ def compare_systems(
     """Compare pairs of systems on every task and over the tasks.
 
     Args:
-        tasks: Scores by task, queries by systems.
-        pairs: Columns to compare, which Holm's correction covers; by default every pair.
-        best: Return only the pairs of this column and another one, in this order.
+        tasks: For each task, a matrix of scores with a row per query and a column per system.
+        pairs: Pairs of columns to compare; by default all pairs. Holm's correction covers them all.
+        best: Return only the pairs with this column, and put it first in each pair.
         resamples: Random draws; by default as many as the number of pairs needs.
-
     """
     if not tasks or not all(len(matrix) for matrix in tasks.values()):
         raise DataError("nothing to compare: the systems have no judged query in common.")
@@ -166,18 +169,20 @@ def compare_systems(
 
 
 def _put_first(system: int, pair: tuple[int, int]) -> tuple[int, int]:
-    """The pair with one of its systems first."""
+    """Return the pair with this system first."""
     first, second = pair
     return (first, second) if first == system else (second, first)
 
 
 def draws_for(pairs: int) -> int:
-    """Random draws for `pairs` tests, enough for significance after Holm's correction."""
+    """Number of random draws that `pairs` tests need to be significant after Holm's correction."""
     return max(RESAMPLES, round(10 * pairs / SIGNIFICANT))
 
 
 def pairwise_p(tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAMPLES) -> Matrix:
-    """Two-sided p-values of the paired randomisation test on means over tasks, systems by systems.
+    """Two-sided p-values of the paired randomisation test, as a matrix of systems by systems.
+
+    The tests are on differences of means over tasks.
 
     Under the null hypothesis every difference is as likely to have either sign. Small samples are
     enumerated exactly; otherwise signs are drawn, the same for all pairs, and the observed
@@ -205,7 +210,7 @@ def pairwise_p(tasks: Sequence[Matrix], by: Averaging, *, resamples: int = RESAM
 
 
 def t_test_p(tasks: Sequence[Column], by: Averaging = "task") -> float | None:
-    """Two-sided p-value of the paired t-test on a mean over tasks, Welch's for several.
+    """Two-sided p-value of the paired t-test on a mean over tasks (Welch's test if several).
 
     None where no task varies within itself, so that no standard error can be estimated.
     """
@@ -247,12 +252,12 @@ def heterogeneity(tasks: Sequence[Column]) -> Heterogeneity | None:
 
 
 def is_significant(p: float | None) -> bool:
-    """Whether a p-value, corrected where several are tested, is below `SIGNIFICANT`."""
+    """Whether a p-value is below `SIGNIFICANT`; pass the corrected one if several are tested."""
     return p is not None and p < SIGNIFICANT
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's correction: adjusted p-values in the order given."""
+    """Return p-values adjusted by Holm's correction, in the given order."""
     count = len(p_values)
     order = np.argsort(p_values, kind="stable")
     scaled = np.asarray(p_values, dtype=np.float64)[order] * (count - np.arange(count))
@@ -314,7 +319,10 @@ def _measure_difference(
 
 
 def _effect_size(tasks: Sequence[Column], mean: float, by: Averaging) -> float | None:
-    """Cohen's d; by task, the variance is the mean of those of tasks with at least two queries."""
+    """Cohen's d of paired differences.
+
+    By task, the variance is the mean of the variances of tasks with at least two queries.
+    """
     if abs(mean) <= TIE:
         return 0.0
     samples = [task for task in tasks if len(task) > 1] if by == "task" else [np.concatenate(tasks)]
@@ -331,7 +339,7 @@ def _mean(tasks: Sequence[Column], by: Averaging) -> float:
 
 
 def _signs(size: int, resamples: int | None) -> Iterator[Matrix]:
-    """Assignments of signs, as 1 where a sign is flipped: all of them, or `resamples` random ones.
+    """Yield assignments of signs, with 1 for a flipped sign: all, or `resamples` random ones.
 
     Random signs come in blocks, to limit memory.
     """

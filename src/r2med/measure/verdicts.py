@@ -1,4 +1,4 @@
-"""Decide and word which of two systems is better.
+"""Decide which of two systems is better, and describe the decision in a sentence.
 
 Every table, page and report uses `decide`, so a pair has the same verdict everywhere. A verdict has
 two p-values: that of the pair alone, and the one corrected over a named family of tests. Only the
@@ -36,7 +36,8 @@ LOW_COVERAGE = 0.10
 _NOT_SIGNIFICANT = "which is not significant after the correction"
 
 Strength = Literal["corrected", "alone", "none"]
-"""Significant after the family's correction, only for the pair alone, or not at all."""
+"""The significance of a difference: after the family's correction, only for the pair alone, or
+none."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Family:
 
     tests: int
     name: str
-    """Completes "corrected over", as in `all 6 pairs compared`."""
+    """The words after "corrected over", such as `all 6 pairs compared`."""
 
 
 #: One planned comparison: nothing to correct for.
@@ -60,7 +61,7 @@ def all_pairs(systems: int) -> Family:
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """The tests of all pairs of stored systems, and the corrected p-value of one of them."""
+    """The number of pairs of stored systems, and one pair's p-value corrected over all of them."""
 
     tests: int
     p_corrected: float
@@ -68,17 +69,17 @@ class StoredPairs:
 
 @dataclass(frozen=True)
 class JudgedCoverage:
-    """The share of judged documents, and the difference when unjudged ones are removed."""
+    """The share of judged documents of two systems, and their difference on condensed lists."""
 
     judged_a: float
     """Mean Judged@10 of A."""
     judged_b: float
     condensed: Difference | None = None
-    """The same metric on condensed lists; None where it was not measured."""
+    """The difference on condensed lists (without unjudged documents); None if not measured."""
 
     @property
     def is_low(self) -> bool:
-        """Whether one of the systems has fewer than `LOW_COVERAGE` documents judged."""
+        """Whether the share of judged documents of one of the systems is below `LOW_COVERAGE`."""
         return min(self.judged_a, self.judged_b) < LOW_COVERAGE
 
 
@@ -89,18 +90,18 @@ class Verdict:
     a: str
     b: str
     difference: Difference
-    """A minus B: the mean over the tasks."""
+    """The difference of the means over the tasks, A minus B."""
     tasks: tuple[TaskDifference, ...]
     p_corrected: float
     family: Family
     heterogeneity: Heterogeneity | None = None
-    """None for a single task."""
+    """How much the difference varies between the tasks; None for a single task."""
     coverage: JudgedCoverage | None = None
-    """None where Judged@10 was not measured."""
+    """The share of judged documents; None if Judged@10 was not measured."""
     skipped: int = 0
-    """Queries without judgements, which no score covers."""
+    """Number of queries without judgements; they are not scored."""
     columns: tuple[Column, ...] = field(default=(), repr=False, compare=False)
-    """By task the differences of all queries; empty if they are not available."""
+    """The differences of all queries, one column per task; empty if they are not available."""
 
     @cached_property
     def detectable(self) -> float | None:
@@ -119,7 +120,7 @@ class Verdict:
 
     @property
     def strength(self) -> Strength:
-        """How far the difference is significant."""
+        """Whether the difference is significant after correction, for the pair alone, or not."""
         if self.is_tie:
             return "none"
         if is_significant(self.p_corrected):
@@ -138,7 +139,7 @@ class Verdict:
 
     @property
     def better(self) -> str | None:
-        """The system with the significantly higher mean; None without significance."""
+        """The system with the significantly higher mean; None if neither is significant."""
         return self._leader if self.is_significant else None
 
     @property
@@ -187,7 +188,7 @@ class Verdict:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that belong beside the verdict: correction, tasks, judgements."""
+        """Sentences to show below the verdict, on tasks, judged shares and skipped queries."""
         remarks = []
         if self.heterogeneity:
             remarks.append(describe_heterogeneity(self.heterogeneity))
@@ -203,7 +204,7 @@ class Verdict:
         return " ".join([self.sentence, *self.remarks])
 
     def to_json(self) -> dict[str, Any]:
-        """The decision, both p-values and their family; scores are 0 to 1."""
+        """The decision, both p-values and their family; scores are fractions (0 to 1)."""
         return {
             "better": self.better,
             "strength": self.strength,
@@ -247,7 +248,7 @@ class Verdict:
 
     @property
     def _range(self) -> str:
-        """The interval of the difference, leader minus trailer."""
+        """The interval of the difference, as the higher mean minus the lower one."""
         interval = self.difference.interval
         if self._leader == self.a:
             return format_range(interval.low, interval.high)
@@ -263,7 +264,10 @@ class Verdict:
 
     @property
     def _exceptions(self) -> str:
-        """The tasks with a significant difference in the opposite direction."""
+        """The end of the sentence that lists the tasks on which the lower system is better.
+
+        Only significant differences are listed; the text is empty if there are none.
+        """
         if not self.opposing_tasks:
             return ""
         exceptions = [
@@ -293,7 +297,7 @@ class Verdict:
 
 
 def _format_judged(share: float) -> str:
-    """Return a share in percent; with a decimal if rounding would hide that it is low."""
+    """Format a share as a percentage, with a decimal if rounding would hide a low share."""
     text = format_percent(share)
     is_hidden = share < LOW_COVERAGE and text == format_percent(LOW_COVERAGE)
     return f"{100 * share:.1f} %" if is_hidden else text
@@ -332,12 +336,18 @@ def decide(
 
 
 def decide_row(line: TaskDifference) -> Verdict:
-    """Decide one row of a pair's table: a task is corrected over the tasks, a mean is one test."""
+    """Decide one row of a pair's table.
+
+    The p-value of a task is corrected over the tasks; a mean is a single test.
+    """
     return decide("A", "B", line.difference, tasks=[line], p_corrected=line.p_holm)
 
 
 def describe_heterogeneity(heterogeneity: Heterogeneity) -> str:
-    """How much the tasks disagree, and the p-value if they are a random sample of tasks."""
+    """A sentence that says how much the tasks disagree.
+
+    It includes the p-value that holds if the tasks are a random sample of tasks.
+    """
     spread = (
         f"Heterogeneity of the tasks: Q = {heterogeneity.q:.1f} "
         f"({format_p_equation(heterogeneity.p_q)}), I² = {format_percent(heterogeneity.i_squared)}"
@@ -349,7 +359,7 @@ def describe_heterogeneity(heterogeneity: Heterogeneity) -> str:
 
 
 def describe_skipped(skipped: int) -> str:
-    """How many queries have no judgements."""
+    """A sentence that says how many queries have no judgements."""
     if skipped == 1:
         return "1 query has no judgements and is not scored."
     return f"{skipped:,} queries have no judgements and are not scored."

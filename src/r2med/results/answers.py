@@ -1,4 +1,4 @@
-"""How tables, exports and pages report answers of language models that could not be used."""
+"""Report answers of language models that could not be used, in tables, exports and pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def mark_answers(answers: AnswerCounts | None) -> str:
 
 
 def describe_answers(name: str, answers: AnswerCounts | None) -> str | None:
-    """One sentence on the answers with problems of a system; None if there are none."""
+    """A sentence that counts a system's answers with problems; None if there are none."""
     if answers is None or not answers.problems:
         return None
     mark = f"{MARK} " if answers.is_marked else ""

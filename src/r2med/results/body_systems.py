@@ -1,4 +1,4 @@
-"""Scores by body system, where the queries of a task name one."""
+"""Scores by body system, for tasks whose queries name one."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ class BodySystemScore:
 
 @dataclass(frozen=True, eq=False)
 class BodySystemScores(Tabular):
-    """Scores by body system; every query counts once, over all tasks."""
+    """Scores by body system, over the queries of all tasks; every query counts once."""
 
     metric: str
     suite: str | None
     systems: tuple[str, ...]
     scores: tuple[BodySystemScore, ...]
-    """Largest body system first, then in the order of `systems`."""
+    """One score per body system and system: the body system with most queries first, then by
+    `systems`."""
     other_data: Mapping[str, str] = field(default_factory=dict)
     """Tasks whose data is not the published one, and how it differs."""
 
@@ -73,7 +74,7 @@ class BodySystemScores(Tabular):
 
     @property
     def body_systems(self) -> tuple[str, ...]:
-        """The body systems, largest first."""
+        """The names of the body systems, the one with most queries first."""
         return tuple(dict.fromkeys(score.body_system for score in self.scores))
 
     def to_arrow(self) -> pa.Table:
@@ -86,7 +87,7 @@ class BodySystemScores(Tabular):
         return make_table(columns | {"low": float, "high": float}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; scores are 0 to 1."""
+        """All fields; scores are fractions (0 to 1)."""
         facts = {"metric": self.metric, "suite": self.suite}
         notes = {"data_notes": dict(self.other_data)} if self.other_data else {}
         return {**facts, **notes, "scores": self.to_arrow().to_pylist()}
@@ -148,7 +149,7 @@ def score_board_by_body_system(
 
     Args:
         board: A leaderboard.
-        top: Only this many rows, the best ones.
+        top: Score only the best `top` rows.
         root: Folder of the tasks' data.
 
     Raises:

@@ -1,4 +1,4 @@
-"""BibTeX of the tool, of benchmarks and datasets, and of the works whose figures are shown."""
+"""BibTeX entries of r2med, of benchmarks and datasets, and of works whose figures are shown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Citation:
 
 
 def cite_all(entries: Iterable[TaskEntry], systems: Sequence[str] = ()) -> list[Citation]:
-    """The citations of the tool, of R2MED, of the data of tasks, and of published figures.
+    """Return citations of r2med, of R2MED, of the tasks' data, and of works with published figures.
 
     Args:
         entries: The tasks that were used.
@@ -69,9 +69,9 @@ def _cite_tool() -> Citation:
 
 
 def _cite_dataset(text: str) -> Citation:
-    """An entry from `Authors. Title. arXiv:NUMBER, YEAR.`; other texts become a note.
+    """Make an entry from `Authors. Title. arXiv:NUMBER, YEAR.`; other texts become a note.
 
-    The number in another text is that of a related paper, so it identifies nothing.
+    In a text of another form, an arXiv number is that of a related paper, so it is not used.
     """
     arxiv = _ARXIV.search(text)
     parts = [part.strip() for part in text.split(". ") if part.strip()]

@@ -1,4 +1,4 @@
-"""Is one system really better? Stored systems and run files, compared over the same queries.
+"""Compare stored systems and run files on the same queries, with significance tests.
 
 Systems are compared on the same data of a task and the same judged queries; otherwise it is an
 error that names the command to run. All differences are A minus B.
@@ -81,7 +81,7 @@ def _ignore(message: str) -> None:
 def _find_stored_pairs(
     selection: Selection, comparison: Comparison, results: str | Path | Sequence[Result]
 ) -> StoredPairs | None:
-    """Return the test of two stored systems among all that are stored; None for other systems."""
+    """Return the test of two stored systems among all stored pairs; None for other systems."""
     from r2med.results.leaderboard import leaderboard
     from r2med.results.stored_pairs import find_stored_pairs
 
@@ -153,7 +153,7 @@ def select_systems(
 
 
 def describe_left_out(selection: Selection) -> str:
-    """One sentence on the tasks that are not compared, and why."""
+    """A sentence that lists the tasks that are not compared, with the reasons."""
     by_reason: dict[str, list[str]] = {}
     for task, reason in selection.left_out.items():
         by_reason.setdefault(reason, []).append(task)
@@ -197,7 +197,7 @@ def compare_selection(
 def _find_other_data(
     by_task: Mapping[str, Sequence[Result | RunFileResult]],
 ) -> dict[str, str]:
-    """Return how the data of tasks differs from the published one; all results share the data."""
+    """Return how the data of each task differs from the published data; equal data is left out."""
     stored = [trials[0] for trials in by_task.values() if isinstance(trials[0], Result)]
     loaded = {
         task: difference
@@ -215,7 +215,10 @@ def _count_answers(trials: Iterable[Result | RunFileResult]) -> AnswerCounts | N
 
 
 def _check_judgements(results_by_task: Iterable[Sequence[Result | RunFileResult]]) -> str:
-    """Return the label of the added judgements, which must be the same for all scores."""
+    """Return the name of the added judgements, which must be the same for all scores.
+
+    Empty if all scores are from the benchmark's judgements.
+    """
     trials = [trial for trials in results_by_task for trial in trials]
     results = [trial for trial in trials if isinstance(trial, Result)]
     added = added_judgements(results)
@@ -254,14 +257,14 @@ def _require_metric(selection: Selection, metric: str) -> None:
 
 @dataclass(frozen=True)
 class QueryScores:
-    """One query under several systems; scores are in the order of the systems."""
+    """The scores of one query, one per system."""
 
     query_id: str
     scores: tuple[float, ...]
 
     @property
     def mean(self) -> float:
-        """Low where the query is hard for all."""
+        """The mean over the systems; low if the query is difficult for all of them."""
         return fmean(self.scores)
 
     @property
@@ -276,9 +279,9 @@ class QueryScores:
 
 
 def query_scores(results: Sequence[Result | RunFileResult], metric: str) -> list[QueryScores]:
-    """The judged queries that all results scored, in the first one's order.
+    """Return the judged queries that all results scored, in the order of the first result.
 
-    The results are of one task's same data.
+    The results must be of the same task and the same data.
     """
     tables = [result.scores.by_query(metric) for result in results]
     return [
@@ -290,36 +293,37 @@ def query_scores(results: Sequence[Result | RunFileResult], metric: str) -> list
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Tabular):
-    """Systems over the same queries; `pairs` refer to `systems` by their places."""
+    """A comparison of systems on the same queries; `pairs` have indices of `systems`."""
 
     is_drawn = True
 
     systems: tuple[str, ...]
     metric: str
     suite: str | None
-    """The suite of all tasks; None for data of the user's own."""
+    """The suite of all tasks; None for local tasks."""
     tasks: Mapping[str, Sequence[QueryScores]]
     resamples: int | None = None
     judged: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    """By task the mean Judged@10 of every system; None where it was not measured."""
+    """The mean Judged@10 of each system, by task; None if it was not measured."""
     condensed: Mapping[str, Sequence[QueryScores]] = field(default_factory=dict)
-    """The metric on condensed lists, by task; empty where a result does not have it."""
+    """The scores on condensed lists, by task; empty if a result does not have them."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """Queries without judgements, by task."""
+    """Number of queries without judgements, by task."""
     judgements: str = ""
-    """The added judgements of the scores; empty for the benchmark's own."""
+    """The name of the added judgements; empty if scores are from the benchmark's judgements."""
     answers: tuple[AnswerCounts | None, ...] = ()
-    """How the answers of every system's language models could be used; None without any."""
+    """For each system, the counts of language model answers that could not be used; None if it has
+    none."""
     other_data: Mapping[str, str] = field(default_factory=dict)
-    """Tasks whose data is not the published one, and how it differs."""
+    """How the data of each task differs from the published data; only tasks where it differs."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Tasks that only some of the systems have results on, and why they are left out."""
+    """Reasons why tasks are left out, by task; they have results of only some of the systems."""
     stored: StoredPairs | None = None
-    """For two stored systems, the tests of all stored pairs, which the verdict corrects for."""
+    """The test of the two systems among all stored pairs; None for other comparisons."""
 
     @property
     def answer_notes(self) -> tuple[str, ...]:
-        """A sentence for every system with answers of language models that have problems."""
+        """A sentence for each system that has language model answers with problems."""
         notes = map(describe_answers, self.systems, self.answers)
         return tuple(note for note in notes if note)
 
@@ -350,7 +354,7 @@ class Comparison(Tabular):
         )
 
     def differences(self, pair: Pair) -> list[Column]:
-        """By task the differences of a pair on all queries."""
+        """Return the differences of a pair on all queries, one column per task."""
         return [
             np.array([query.scores[pair.a] - query.scores[pair.b] for query in queries])
             for queries in self.tasks.values()
@@ -371,7 +375,7 @@ class Comparison(Tabular):
 
     @property
     def means(self) -> list[float]:
-        """The mean of every system, each task counting once."""
+        """The task mean of each system (every task counts once)."""
         means_b = [pair.by_task.mean_b for pair in self.pairs if pair.a == 0]
         return [self.pairs[0].by_task.mean_a, *means_b]
 
@@ -387,7 +391,10 @@ class Comparison(Tabular):
 
     @property
     def matrix(self) -> dict[tuple[int, int], tuple[float, float]]:
-        """By row and column the row minus the column, and its p-value corrected over all pairs."""
+        """Differences and p-values of all ordered pairs of systems, by their indices.
+
+        A difference is the first system minus the second; p-values are corrected over all pairs.
+        """
         return {
             cell: (sign * pair.by_task.difference, pair.p_holm)
             for pair in self.pairs
@@ -395,9 +402,10 @@ class Comparison(Tabular):
         }
 
     def to_arrow(self) -> pa.Table:
-        """One row per pair and task, and for several tasks one per pair and kind of mean.
+        """One row per pair and task; if there are several tasks, also a row per pair and mean.
 
-        `p_holm` is corrected over the tasks of a pair, of the task mean over the pairs.
+        The `p_holm` of a task is corrected over the tasks of the pair, that of the task mean over
+        the pairs.
         """
         names = dict.fromkeys(("a", "b", "over"), str)
         if self.judgements:
@@ -433,7 +441,7 @@ class Comparison(Tabular):
         return "; ".join(self.other_data.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, scores and differences 0 to 1."""
+        """All fields; scores and differences are fractions (0 to 1)."""
         return {
             "metric": self.metric,
             **({"data_notes": dict(self.other_data)} if self.other_data else {}),
@@ -466,7 +474,7 @@ class Comparison(Tabular):
 
 
 def _skipped_queries(trial: Result | RunFileResult) -> int:
-    """How many queries of the task have no judgements."""
+    """Number of queries of the task without judgements."""
     return (
         len(trial.loaded_task.queries) - len(trial.scores)
         if isinstance(trial, RunFileResult)
@@ -485,14 +493,17 @@ def _shares_judged(trials: Sequence[Result | RunFileResult]) -> tuple[float | No
 def _scores_by_task(
     by_task: Mapping[str, Sequence[Result | RunFileResult]], metric: str
 ) -> dict[str, list[QueryScores]]:
-    """The scores of all queries; empty where a trial does not have the metric."""
+    """The scores of all queries, by task; empty if a result does not have the metric."""
     if any(metric not in trial.scores for trials in by_task.values() for trial in trials):
         return {}
     return {task: query_scores(trials, metric) for task, trials in by_task.items()}
 
 
 def _run_identity(result: Result | RunFileResult) -> tuple[str, str]:
-    """Equal for two names of one run; a custom class may have changed under one key."""
+    """An identity that is equal for two names of the same run.
+
+    It includes the run's checksum, because a custom class may change without changing the key.
+    """
     if isinstance(result, Result):
         return result.key, result.record.files[RUN_FILE]
     return result.name, ""

@@ -22,41 +22,42 @@ _INDEXING = "index"
 
 @dataclass(frozen=True)
 class Cost:
-    """Totals over tasks; None is unknown, never zero."""
+    """Costs added up over tasks; None is unknown, never zero."""
 
     queries: int
     index_seconds: float
-    """Indexing or encoding the corpus."""
+    """Time for indexing or encoding the corpus."""
     query_seconds: float
     """Wall time of expanding, searching, fusing and reranking; answers of language models that came
     from a cache count as recorded."""
     index_tokens: int | None
     query_tokens: int | None
     money: float | None
-    """US dollars at the prices of their days, for queries and corpus, cached answers included."""
+    """US dollars at the prices when the work was done, for queries and corpus; cached answers
+    count."""
     index_cached: bool
     """Whether some of the indexing came from a cache or from stored results of members."""
     query_cached: bool
-    """Whether some of the work for queries did."""
+    """Whether some of the work for queries came from a cache or from stored results."""
     request_p50: float | None = None
-    """Median seconds of one request to a language model; the slowest stage and task."""
+    """Median seconds of one request to a language model, in the slowest stage and task."""
     request_p95: float | None = None
 
     @property
     def seconds_per_query(self) -> float:
-        """How long a query takes; the corpus is ready."""
+        """Seconds per query, without the time for indexing the corpus."""
         return self.query_seconds / self.queries if self.queries else 0.0
 
     @property
     def tokens_per_query(self) -> float | None:
-        """Tokens that are encoded or sent to a model for each query."""
+        """Tokens that are encoded or sent to a model, per query."""
         if self.query_tokens is None or not self.queries:
             return None
         return self.query_tokens / self.queries
 
 
 def cost_of(results: Iterable[Result]) -> Cost:
-    """The sum of the recorded costs of all stages of some results."""
+    """Add up the recorded costs of all stages of some results."""
     records = [result.record for result in results]
     costs = [
         cost for record in records for cost in record.costs if cost.stage not in _NOT_OF_SYSTEM

@@ -25,7 +25,7 @@ Facts = Mapping[str, Mapping[str, Any]]
 
 
 def describe_stage(stage: Stage, task: Task, facts: Facts) -> StageRecord:
-    """The record of a stage and its inputs; `facts` are the stages' reports, by unit."""
+    """Return the record of a stage and its inputs; `facts` are the reports of stages, by unit."""
     match stage:
         case Retrieval():
             record = StageRecord(
@@ -114,7 +114,10 @@ def _path_in_home(path: Path) -> str | None:
 
 
 def _token_limit(identity: Mapping[str, Any], side: str) -> int | None:
-    """The tokens that a model reads of one side; None where only the model itself limits them."""
+    """Number of tokens that a model reads of the query or document (`side`).
+
+    None if no limit is set here; the model may have one.
+    """
     settings = {**identity.get("settings", {}), **identity}
     encoder = settings.get(f"{side}_encoder") or settings.get(side)
     if not isinstance(encoder, Mapping):

@@ -1,4 +1,4 @@
-"""Tables of results: of an evaluation, and of a whole results folder."""
+"""Tables of results, from an evaluation or a whole results folder."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Tabular):
-    """Results of any mix of systems and tasks."""
+    """Results of an evaluation, of one or more systems and tasks."""
 
     results: Sequence[Result]
     requested_metrics: Sequence[str] = ()
-    """Metrics to show; the headline metrics if empty."""
+    """Metrics to show; if empty, the headline metrics are shown."""
 
     is_drawn = True
 
     @property
     def judgements(self) -> str:
-        """The added judgements of the scores; empty for the benchmark's own."""
+        """The name of the added judgements; empty if scores are from the benchmark's judgements."""
         return added_judgements(self.results)
 
     @property
@@ -56,7 +56,10 @@ class Evaluation(Tabular):
         return in_suite_order(dict.fromkeys(result.task for result in self.results))
 
     def column(self, system: str, metric: str, *, ceiling: bool = False) -> dict[str, float | None]:
-        """The scores of a system by task, or those of a perfect reranker of its candidates."""
+        """The scores of a system by task.
+
+        With `ceiling`, those of a perfect reranker of its candidates.
+        """
         column: dict[str, float | None] = dict.fromkeys(self.tasks)
         for result in reversed(self.results):  # the newest of each name wins, and comes first
             reranking = result.record.reranking
@@ -70,11 +73,11 @@ class Evaluation(Tabular):
         return any(result.name == system and result.record.reranking for result in self.results)
 
     def verdicts(self, tasks: Sequence[str], metric: str) -> dict[str, Verdict]:
-        """Compare the best system with every other by the task mean; keys are the others.
+        """Return the verdicts between the best system and each other system, by the other's name.
 
-        Systems without all `tasks` are left out. The result is empty if the queries differ, and for
-        Judged@k, which is not a quality. Holm's correction covers all pairs of these systems, as in
-        a comparison and on the leaderboard.
+        Means are task means. Systems that lack one of the `tasks` are left out. The result is empty
+        if the queries differ, and for Judged@k, which does not measure quality. Holm's correction
+        covers all pairs of these systems, as in a comparison and on the leaderboard.
         """
         columns = {system: self.column(system, metric) for system in self.systems}
         systems = [name for name, column in columns.items() if None not in map(column.get, tasks)]
@@ -115,16 +118,16 @@ class Evaluation(Tabular):
         }
 
     def skipped_queries(self, tasks: Sequence[str]) -> int:
-        """How many queries of these tasks have no judgements."""
+        """Number of queries of these tasks without judgements."""
         skipped = {result.task: result.record.task.skipped_queries for result in self.results}
         return sum(skipped[task] for task in tasks)
 
     def to_arrow(self) -> pa.Table:
-        """One row per result; metrics 0 to 1."""
+        """One row per result; metrics are fractions (0 to 1)."""
         return _table(self.results, self.metrics)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """One record per result; metrics 0 to 1."""
+        """One record per result; metrics are fractions (0 to 1)."""
         records = []
         for result in self.results:
             row, reranking = _row(result), result.record.reranking
@@ -165,7 +168,10 @@ class Stored(Tabular):
     is_drawn = True
 
     def to_arrow(self) -> pa.Table:
-        """One row per result, metrics 0 to 1; a metric that a result lacks is a missing value."""
+        """One row per result; metrics are fractions (0 to 1).
+
+        A metric that a result lacks is null.
+        """
         names = dict.fromkeys(name for result in self.results for name in result.metrics)
         return _table(self.results, [*names])
 
@@ -213,7 +219,7 @@ def _coverage(
 
 
 def size(result: Result) -> int:
-    """The bytes of a result's files."""
+    """The total size of a result's files in bytes."""
     counted = result.summary.size
     return folder_size(result.folder) if counted is None else counted
 

@@ -1,4 +1,4 @@
-"""Results in the formats of other tools: TREC run files, CSV tables, mteb's results cache."""
+"""Export results to formats of other tools: TREC run files, CSV tables, mteb's results cache."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from r2med.tasks.registry import in_suite_order, registered_task
 
 
 def export_trec(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
-    """One run file per result, as `OUT/<task>/<system>-<key>.trec`.
+    """Write one run file per result, as `OUT/<task>/<system>-<key>.trec`.
 
     `OUT/notes.txt` lists what run files cannot contain: problems with answers of language models,
     and data that is not the published data.
@@ -51,7 +51,7 @@ def _export_notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def export_csv(results: Sequence[Result], out: Path, tell: Warn = log_warning) -> list[Path]:
-    """`results.csv`, one row per result and metric; `scores.csv`, one per result and query."""
+    """Write `results.csv` (by result and metric) and `scores.csv` (by result and query)."""
     means = pa.Table.from_pylist(
         [
             {**_describe(result), "metric": metric, "value": value}
@@ -167,7 +167,7 @@ def _result_name(result: Result) -> str:
 
 
 def _describe(result: Result) -> dict[str, str]:
-    """The columns that say which result a row is of, and on which data.
+    """Return the columns that identify the result of a row, and the data that was searched.
 
     Two versions of one system, such as old and new weights in one folder, differ in `version`.
     """

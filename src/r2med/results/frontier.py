@@ -1,4 +1,4 @@
-"""Which systems are worth their cost: the frontier of quality against cost."""
+"""Find the systems that are worth their cost: the frontier of quality against cost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def find_dominated(points: Sequence[CostPoint]) -> list[Dominated]:
 
 
 def describe_dominated(points: Sequence[CostPoint], unit: str) -> str:
-    """Say in a sentence which systems are below the frontier and why; empty if none is."""
+    """A sentence that lists the systems below the frontier, and why; empty if there are none."""
     below: dict[str, list[str]] = {}
     for dominated in sorted(find_dominated(points), key=lambda row: -row.point.mean):
         below.setdefault(dominated.better.system, []).append(dominated.point.system)

@@ -39,16 +39,16 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class GateOutcome:
-    """Whether a condition holds, which fails the check, and the values it was decided by."""
+    """The outcome of a condition: whether the check failed, and the values that decided it."""
 
     condition: str
     failed: bool
     scope: str
-    """A task, or the mean of several."""
+    """The task, or the name of the mean over several tasks."""
     description: str
-    """Scores or costs in words."""
+    """The scores or costs that were compared, in words."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Scores from 0 to 1, seconds and US dollars, for `--json`."""
+    """The compared values for `--json`: scores from 0 to 1, seconds, or US dollars."""
 
     def __str__(self) -> str:
         outcome = "failed" if self.failed else "passed"
@@ -68,7 +68,7 @@ class Gate:
     """A metric, `latency` or `cost`."""
     relation: Relation
     limit: float | None = None
-    """Points (scores x 100), milliseconds per query, or US dollars per 1,000 queries."""
+    """In points (scores x 100), milliseconds per query, or US dollars per 1,000 queries."""
     scope: str | None = None
     """A task, `any task`, or None for the mean of the tasks."""
 
@@ -109,7 +109,7 @@ class Gate:
 
     @property
     def needs_old(self) -> bool:
-        """Whether NEW is compared with a second system."""
+        """Whether the condition compares NEW with a second system."""
         return self.relation.startswith("drops")
 
     @property
@@ -118,7 +118,7 @@ class Gate:
         return "ndcg@10" if self.quantity in _COSTS else self.quantity
 
     def check(self, selection: Selection) -> list[GateOutcome]:
-        """Decide the condition for selected systems; one outcome per task with `on any task`."""
+        """Check selected systems; a condition `on any task` gives one outcome per task."""
         expected = 2 if self.needs_old else 1
         if len(selection.systems) not in (expected, 2):
             raise UsageError(
@@ -217,7 +217,7 @@ class Gate:
 
 
 def _require_newest_versions(selection: Selection) -> None:
-    """Refuse systems of which a newer version has results on some of the tasks only.
+    """Raise UsageError if a newer version of a system has results on only some of the tasks.
 
     A check must not pass with the old weights because the new ones were not evaluated everywhere.
     """
@@ -236,7 +236,7 @@ def _require_newest_versions(selection: Selection) -> None:
 
 
 def _require_newest_data(selection: Selection) -> None:
-    """Refuse results that a newer one of the same system on other data has replaced.
+    """Raise UsageError if a system has a newer result on other data than the data compared.
 
     A comparison uses the data that both systems have. A check must not pass because the new data
     has results of one system only.

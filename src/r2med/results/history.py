@@ -1,4 +1,4 @@
-"""The scores of systems over time: one point per stored result, for data or systems that change.
+"""The scores of systems over time, one point per stored result.
 
 A result is stored per system and state of the data, so a results folder that is kept between runs
 is a history.
@@ -22,11 +22,11 @@ class HistoryPoint:
     suite: str | None
     system: str
     version: str
-    """Key of the system; differs when its settings or weights have changed."""
+    """Key of the system; another key means that settings or weights have changed."""
     created: str
     """Time of the evaluation, in ISO format."""
     data: str
-    """Hash of the data."""
+    """Hash of the task's data."""
     documents: int
     score: float
 
@@ -40,7 +40,7 @@ def collect_history(
         result_set: The stored results.
         systems: Specs, labels or keys; without any, all systems of the results.
         tasks: Without any, all tasks of the results.
-        metric: Must be stored with the results; others are left out.
+        metric: Results without this metric are left out.
 
     Raises:
         MissingError: No result has these systems, tasks and metric.

@@ -20,10 +20,10 @@ def describe_difference(first: Result, second: Result) -> str:
 
 
 def find_differences(first: Result, second: Result) -> dict[str, tuple[str, str]]:
-    """The first settings in which two systems differ, with both values.
+    """Return the first settings in which two systems differ, with the values of both systems.
 
-    A setting is named by the end of its path. One that differs in the same way in several places,
-    as the checkpoint of both sides of a retriever does, is named once.
+    A setting is named by the end of its path. If several settings differ in the same way, such as
+    the checkpoint of both sides of a retriever, only one is listed.
     """
     first_values = dict(flatten(first.record.system.identity))
     second_values = dict(flatten(second.record.system.identity))
@@ -48,7 +48,7 @@ def _shorten(values: Mapping[str, object], name: str) -> str:
 
 
 def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """The single values of an identity, by their path such as `first.retriever.depth`."""
+    """Yield the single values of an identity, with paths such as `first.retriever.depth`."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flatten(item, f"{path}.{key}" if path else str(key))

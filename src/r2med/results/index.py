@@ -1,7 +1,7 @@
-"""The index of a results folder: summaries of all records, so that listing them is quick.
+"""The index of a results folder: summaries of all records, so that results are listed quickly.
 
-The index is one file in the cache and never the truth: an entry counts only while the size, times
-and inode of its record are unchanged; everything else is read from the results folder again.
+The index is a file in the cache. An entry is used only if the size, times and inode of the record
+are unchanged; all other records are read from the results folder again.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ Stamp = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class FolderContent:
-    """All results under a results folder, newest first, and what could not be read."""
+    """All results in a results folder, newest first, and the folders that could not be read."""
 
     results: tuple[Result, ...]
     damaged: Mapping[Path, str]
-    """The problem that was found, by folder."""
+    """A message about each folder that could not be read."""
     stamped: tuple[tuple[Path, Stamp], ...]
-    """The folder of each record, also of damaged ones, and its stamp."""
+    """The folder and the stamp of each record, including damaged records."""
 
     @cached_property
     def stamps(self) -> dict[Path, Stamp]:
-        """Changes whenever a record is written again, by folder."""
+        """The stamp of each record by folder; it changes if the record is written again."""
         return dict(self.stamped)
 
 
 def read_results(root: Path, *, suite: str | None = None) -> FolderContent:
-    """Read the results under a folder, or of one suite in it, through the folder's index."""
+    """Read the results in a folder, or those of one suite, with the help of the folder's index."""
     if root.is_file():
         raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(root))
     with pause_garbage_collection():
@@ -116,7 +116,7 @@ def folder_size(folder: Path) -> int:
 
 
 def folder_times(root: Path) -> tuple[tuple[str, int], ...] | None:
-    """Modification times of the folders that contain results; None while they may still change.
+    """Modification times of the folders that contain results; None if one changed very recently.
 
     A result that is added, replaced or removed changes the time of the folder around it, so equal
     times mean equal results. A folder that changed a moment ago could change again unnoticed.
@@ -149,7 +149,7 @@ class EditCheck:
         self._next = 0
 
     def is_edited(self) -> bool:
-        """Whether one of the next records has another size, time or inode."""
+        """Whether one of the next records was edited (its size, time or inode differs)."""
         end = self._next + _RECORDS_PER_CHECK
         checked = self._stamps[self._next : end]
         self._next = end if end < len(self._stamps) else 0
@@ -171,7 +171,7 @@ def _to_stamp(status: os.stat_result) -> Stamp:
 def _find_records(
     root: Path, damaged: dict[Path, str], only: str | None
 ) -> Iterator[tuple[str, Stamp]]:
-    """Folder of each record relative to `root`, and its stamp."""
+    """Yield the folder of each record, relative to `root`, with the record's stamp."""
     for suite in _list_folders(root, damaged):
         if only not in (None, suite.name):
             continue
@@ -222,7 +222,7 @@ _METRICS = ("metrics", "micro")
 
 
 class _Columns(dict[str, list[float | None]]):
-    """The columns of a batch as lists, by metric; each is converted when it is first used."""
+    """The values of each metric as lists; a column is converted when it is first used."""
 
     def __init__(self, batch: pa.RecordBatch, prefix: str) -> None:
         super().__init__()
@@ -292,7 +292,10 @@ _STAMP = ("record_size", "modified", "changed", "inode")
 
 
 def _write_index(path: Path, entries: Mapping[str, tuple[Stamp, Summary]]) -> None:
-    """Write entries whose files can no longer change within their time stamps."""
+    """Write the index, without entries whose record changed very recently.
+
+    Such a record could change again without a change of its time stamps.
+    """
     settled = time.time_ns() - _SETTLED_NS
     rows = [
         (folder, stamp, summary)

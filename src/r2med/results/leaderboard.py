@@ -1,8 +1,8 @@
-"""The leaderboard: published, later and measured systems in one ranking, never confused.
+"""The leaderboard: published, later and measured systems in one ranking, with their origin.
 
-A row without all tasks has no mean and no rank. A row on other data than the manifest's is marked
-and tested against none. A gain is taken against the same kind of figure, or says that it is not.
-Filters by kind, method, language model, first stage or name choose which rows are shown.
+A row that lacks a task has no mean and no rank. A row on data other than the manifest's is marked
+and has no tests. A gain compares figures of the same origin, or has a mark. Filters by kind,
+method, language model, first stage or name choose the rows that are shown.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def select_shown(rows: Sequence[Standing], top: int | None) -> tuple[Standing, .
 
 @dataclass(frozen=True)
 class GainSummary:
-    """Gains over their own first stages: of expansions, or of one class of rerankers."""
+    """The gains over the first stage, of all expansions or of one class of rerankers."""
 
     group: str
     systems: int
@@ -171,7 +171,7 @@ class GainSummary:
 
 @dataclass(frozen=True)
 class Leaderboard(Tabular):
-    """A ranking with the notes that belong to it."""
+    """A ranking of systems, with notes."""
 
     suite: Suite
     metric: str
@@ -180,19 +180,19 @@ class Leaderboard(Tabular):
     rows: tuple[Standing, ...]
     notes: tuple[str, ...] = ()
     top: int | None = None
-    """How many rows to show, and how many measured rows below them; None is all."""
+    """Number of rows to show, and of measured rows to show below them; None shows all rows."""
     hidden: int = 0
-    """Rows that the filters left out; ranks count them all the same."""
+    """Number of rows that the filters left out; ranks count these rows too."""
     detailed: bool = False
-    """Whether to say of each row how its sources and their protocols differ."""
+    """Whether to describe for each row how its sources and their protocols differ."""
     judgements: str = ""
-    """The added judgements of the scores; empty for the benchmark's own."""
+    """The name of the added judgements; empty if scores are from the benchmark's judgements."""
 
     is_drawn = True
 
     @property
     def shown(self) -> tuple[Standing, ...]:
-        """The rows that tables and data show: the first `top` rows and the best measured ones."""
+        """The rows in tables and data: the first `top` rows, and the best measured rows below."""
         return select_shown(self.rows, self.top)
 
     def add_details(self, rows: Iterable[Standing]) -> list[Standing]:
@@ -210,7 +210,10 @@ class Leaderboard(Tabular):
 
     @property
     def gains(self) -> tuple[GainSummary, ...]:
-        """The gains of expansions and rerankers, over all rows, shown or not."""
+        """The gains of expansions and rerankers over their first stages, from all rows.
+
+        Rows that are not shown are included.
+        """
         by_group: dict[str, list[float]] = {group: [] for group in GAIN_TITLES}
         for row in self.rows:
             if row.gain is not None:
@@ -223,7 +226,7 @@ class Leaderboard(Tabular):
 
     @property
     def flagged(self) -> Mapping[str, tuple[str, ...]]:
-        """The models with declared overlap in the rows shown, by task."""
+        """The models in the shown rows that declare overlapping training data, by task."""
         models: dict[str, dict[str, None]] = {}
         for row in self.shown:
             for flag in row.flags:
@@ -232,7 +235,7 @@ class Leaderboard(Tabular):
 
     @property
     def mean_title(self) -> str:
-        """Which mean ranks the rows."""
+        """The name of the mean by which the rows are ranked, for titles."""
         total, some = len(self.suite.entries), [task.name for task in self.tasks]
         count = f"{total} tasks" if len(some) == total else f"{len(some)} of {total} tasks"
         count = some[0] if len(some) == 1 else count
@@ -246,12 +249,12 @@ class Leaderboard(Tabular):
 
     @property
     def weighted_name(self) -> str:
-        """The name in data of the mean that is not over tasks."""
+        """The column name of the mean in which tasks are weighted by queries or positives."""
         micro = is_micro(self.suite.name, self.metric)
         return "micro_mean" if micro else "query_weighted_mean"
 
     def to_arrow(self) -> pa.Table:
-        """One row per system: both means, family means and every task, values 0 to 1."""
+        """One row per system: both means, family means and every task, as fractions (0 to 1)."""
         means = dict.fromkeys(("task_mean", self.weighted_name, "low", "high"), float)
         families = dict.fromkeys((task.family for task in self.tasks), float)
         tasks = dict.fromkeys((task.name for task in self.tasks), float)
@@ -272,7 +275,7 @@ class Leaderboard(Tabular):
         return make_table(columns | families | tasks, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Every row with full digits, values 0 to 1."""
+        """Every row with full precision; values are fractions (0 to 1)."""
         return {
             "suite": self.suite.name,
             "metric": self.metric,
@@ -302,7 +305,7 @@ class Leaderboard(Tabular):
         return data
 
     def _flat(self, row: Standing) -> dict[str, Any]:
-        """A row of plain values."""
+        """Return a row for a table; nested parts become separate columns."""
         data = self._row(row)
         for part in ("families", "values", "cost", "interval"):
             data |= data[part] or {}
@@ -324,7 +327,7 @@ def _tasks(
     family: str | None,
     local_tasks: Mapping[str, Path],
 ) -> tuple[Suite, tuple[TaskEntry, ...]]:
-    """The suite, and those of its tasks that are asked for; local tasks form a separate suite."""
+    """Return the suite and the selected tasks of it; local tasks form a separate suite."""
     chosen_tasks = resolve(task, local_tasks) if task is not None else []
     suites = dict.fromkeys(
         chosen_task.suite if isinstance(chosen_task, TaskEntry) else LOCAL
@@ -361,7 +364,10 @@ def own_suite(names: Iterable[str]) -> Suite:
 
 
 def _without_flagged(frame: Frame, results: Sequence[Result]) -> Frame:
-    """The frame without tasks that overlap with what any printed or measured system declares."""
+    """Return the frame without the tasks that overlap with declared training data.
+
+    The declarations of all printed and measured systems count.
+    """
     names = {task.name for task in frame.tasks}
     systems = {row.system for row in frame.make_printed_rows()[0]}
     systems |= {result.system for result in results if result.task in names}
@@ -436,7 +442,7 @@ def _find_system(text: str, rows: Sequence[Standing]) -> str:
 
 
 def _one_of(word: str | None, allowed: Sequence[Any], option: str) -> Any:
-    """The word, if it is allowed; the error offers the nearest one that is."""
+    """Return the word if it is allowed; the error for another word suggests a similar one."""
     if word is not None and word not in allowed:
         suggestion = nearest(word, allowed) if allowed else "No row has any."
         raise UsageError(f"{option} {word!r} is not known. {suggestion}")

@@ -1,4 +1,4 @@
-"""What moved between two systems: every query under both, with the ranks of its positives."""
+"""Compare the queries of two systems: the scores under both, and the ranks of the positives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from r2med.tasks.task import Task
 _NOT_LISTED = 1 << 30
 
 Order = Literal["contrast", "loss", "gain"]
-"""Queries with the largest difference first, those that A loses, or those that A wins."""
+"""The order of queries: largest difference first, largest loss of A first, or largest gain of A."""
 _ORDERS: Mapping[Order, Callable[[float], float]] = {
     "contrast": lambda difference: -abs(difference),
     "loss": lambda difference: difference,
@@ -42,11 +42,11 @@ class QueryMovement:
     """The document that A ranks first; None for an empty list."""
     first_b: str | None
     positives: Mapping[str, tuple[int | None, int | None]]
-    """Their ranks under A and B, the best first; None is not listed."""
+    """The ranks of each positive under A and B, best first; None if the positive is not listed."""
 
     @property
     def difference(self) -> float:
-        """A minus B."""
+        """The score of A minus the score of B."""
         return self.score_a - self.score_b
 
     @property
@@ -101,7 +101,9 @@ def compare_queries(
     order: Order = "contrast",
     tell: Warn = log_warning,
 ) -> Movement:
-    """Compare the ranks of positives under two systems, query by query; names as in `compare`.
+    """Compare the scores and the ranks of positives under two systems, query by query.
+
+    Systems are named as in `compare`.
 
     `order` puts the largest difference, A's largest loss or A's largest gain first. Equal
     differences are in the order of the tasks.

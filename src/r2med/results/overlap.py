@@ -1,11 +1,12 @@
 """Overlap: tasks whose questions are in the declared training data of a model.
 
-A task carries the names that its questions have in other collections, a registered model what its
-authors declare; where the two meet, a row is flagged, as where a stored audit of such a collection
-calls the task contaminated. A model that declares nothing is not cleared.
+A task lists the names of its questions in other collections. A registered model lists the training
+data that its authors declare. A leaderboard row is flagged if a name is in both lists, or if a
+stored audit of declared training data calls the task contaminated. A model without declared
+training data may still overlap.
 
-Outcomes of leakage audits are stored beside the results, one per task and training set: the room
-`audit` makes them, cards and leaderboards read them.
+Outcomes of leakage audits are stored in the results folder, one per task and training set. The
+command `r2med audit` makes them; cards and leaderboards read them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class StoredAudit:
     findings: tuple[Mapping[str, Any], ...] = ()
     """The strongest finding of every query, positive and document, strongest first."""
     path: str = ""
-    """The file that it was read from."""
+    """The file that contains the outcome."""
 
     def sentence(self) -> str:
         """The outcome in one sentence."""
@@ -54,7 +55,7 @@ class StoredAudit:
 
 
 def write_audit(results: Path, values: Mapping[str, Any]) -> Path:
-    """Store an outcome; it replaces the one of the same task's data and training set."""
+    """Store an outcome; an earlier one of the same data and training set is replaced."""
     key = hashlib.sha256(f"{values['hash']}/{values['training']}".encode()).hexdigest()[:12]
     name = f"{slug(values['training'])}-{key}.json"
     path = results / AUDITS / slug(values["task"]) / name
@@ -63,7 +64,7 @@ def write_audit(results: Path, values: Mapping[str, Any]) -> Path:
 
 
 def stored_audits(results: Path, tell: Warn) -> list[StoredAudit]:
-    """Every readable outcome under a results folder, newest first; a damaged one is named."""
+    """Return all readable outcomes in a results folder, newest first; report the damaged ones."""
     audits = []
     for path in sorted((results / AUDITS).glob("*/*.json")):
         try:
@@ -76,13 +77,13 @@ def stored_audits(results: Path, tell: Warn) -> list[StoredAudit]:
 
 @dataclass(frozen=True)
 class Flag:
-    """A task that overlaps with the training data of a model in a system."""
+    """The overlap of a task with the training data of a model in a system."""
 
     task: str
     model: str
     collection: str
     source: str
-    """The source of the statement that the model was trained on it."""
+    """The source of the statement that the model was trained on the collection."""
     why: str
     """How the task is related to the collection."""
 

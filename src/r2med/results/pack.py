@@ -125,7 +125,7 @@ def _collect_prompts(
 
 
 def _read_prompts(user_folder: Path | None) -> dict[str, tuple[str, bytes]]:
-    """Return by hash the names and contents of the prompts of r2med and of the user."""
+    """Return the names and contents of the prompts of r2med and of the user, by hash."""
     sources: list[Traversable] = [
         files("r2med.expand") / "prompts",
         files("r2med.rerank") / "prompts",
@@ -187,7 +187,7 @@ class Verification(Tabular):
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is damaged and no score differs."""
+        """Whether the archive is undamaged and no score differs."""
         return all(result.outcome in ("confirmed", "not measured") for result in self.results)
 
     def to_arrow(self) -> pa.Table:
@@ -226,7 +226,7 @@ def verify_archive(path: Path, root: Path | None = None) -> Verification:
 
 
 def _unpack(path: Path, folder: Path) -> dict[str, Any]:
-    """Write the files of an archive after checking their names, sizes and checksums."""
+    """Write the files of an archive to a folder after checking names, sizes and checksums."""
     try:
         archive = zipfile.ZipFile(path)
         manifest = json.loads(archive.read(MANIFEST))

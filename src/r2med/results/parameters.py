@@ -1,4 +1,4 @@
-"""Active parameters of a system: the size of all models that a query passes through."""
+"""Active parameters of a system: the total size of the models that process a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How small a difference the queries of tasks can detect, from the stored results on them."""
+"""The smallest difference that the queries of tasks can detect, estimated from stored results."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ class PowerRow:
     over: str
     queries: int
     spread: float
-    """Median standard deviation of the paired differences."""
+    """Median over the pairs of systems of the standard deviation of paired differences."""
     detectable: float | None
-    """Median smallest difference that is detected; None if none is."""
+    """Median over the pairs of the smallest difference that is detected; None if no pair detects
+    any."""
     lowest: float | None
-    """Smallest and largest over the pairs of systems."""
+    """The lowest value of `detectable` over the pairs of systems; `highest` is the highest."""
     highest: float | None
     needed: Mapping[float, int | None]
-    """By difference the median number of queries that detect it."""
+    """Median number of queries that detect a difference, by difference."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +58,12 @@ class PowerTable(Tabular):
     rows: tuple[PowerRow, ...]
     power: float = POWER
     other_data: Mapping[str, str] = field(default_factory=dict)
-    """Tasks whose data is not the published one, and how it differs."""
+    """How the data of each task differs from the published data; only tasks where it differs."""
 
     is_drawn = True
 
     def to_arrow(self) -> pa.Table:
-        """One row per task, then the task mean; differences are 0 to 1."""
+        """One row per task, then the task mean; differences are fractions (0 to 1)."""
         names: dict[str, type] = {"over": str, "queries": int}
         names |= dict.fromkeys(("spread", "detectable", "lowest", "highest"), float)
         needed = {f"queries_for_{difference:g}": int for difference in DIFFERENCES}
@@ -73,7 +74,7 @@ class PowerTable(Tabular):
         return make_table(names | needed, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; differences are 0 to 1."""
+        """All fields of the table; differences are fractions (0.01), not points (1)."""
         return {
             "metric": self.metric,
             "power": self.power,
@@ -84,7 +85,7 @@ class PowerTable(Tabular):
 
 
 def compare_power(comparison: Comparison) -> PowerTable:
-    """The power of the comparison of its first two systems.
+    """Measure the power of a comparison, from its first two systems.
 
     Args:
         comparison: Two systems on the same queries, from `compare`.
@@ -103,7 +104,7 @@ def measure_power(
     results: str | Path | Sequence[Result] = DEFAULT_FOLDER,
     tell: Warn = log_warning,
 ) -> PowerTable:
-    """How small a difference the queries of tasks detect, from the systems stored on them.
+    """Measure the smallest difference that queries detect, from pairs of stored systems.
 
     Args:
         task: A task or suite, as in `evaluate`.
@@ -124,8 +125,8 @@ def measure_power(
     ]
     if len(systems) < 2:
         raise MissingError(
-            f"{task}: {len(systems)} systems have stored results on all of its tasks, and the "
-            "spread of differences needs two.\n"
+            f"{task}: the spread of differences needs two systems with results on every task; "
+            f"{len(systems)} found.\n"
             f"Run two first: r2med eval bm25 wordllama --task {task}"
         )
     every_pair = list(combinations(systems, 2))
@@ -146,7 +147,7 @@ def _power_table(
     pairs: Sequence[tuple[str, str]],
     columns: Sequence[Mapping[str, Column]],
 ) -> PowerTable:
-    """One row per task, and one for the mean over several tasks."""
+    """Return one row per task, and one for the mean over several tasks."""
     tasks = list(columns[0])
     rows = [_power_row(task, [[pair[task]] for pair in columns]) for task in tasks]
     if len(tasks) > 1:

@@ -1,4 +1,4 @@
-"""Compare protocols field by field: of systems, of printed figures, and of both.
+"""Compare protocols field by field, of systems and of printed figures.
 
 A protocol is the settings of a registry entry. A work's protocol is known where the entry has it as
 a preset; otherwise only the work's general statements are, and the rest stays unknown.
@@ -32,16 +32,17 @@ class ProtocolComparison(Tabular):
 
     names: tuple[str, ...]
     fields: Mapping[str, tuple[str, ...]]
-    """Of every field in which two of them differ the value of each, `unknown`, or, of a system
-    that cannot have it, `does not apply`."""
+    """Fields in which the protocols differ, with the value of each protocol. A value is `unknown`,
+    or `does not apply` if the system cannot have the field."""
     equal: Mapping[str, str]
-    """Fields with the same value wherever the value is known."""
+    """Fields whose known values are all the same, with that value."""
     unknown: Mapping[str, tuple[str, ...]]
-    """By protocol the fields of which nothing is known; only those that another one has."""
+    """Fields whose value is unknown, by protocol; fields that none of the protocols has are left
+    out."""
     beside: tuple[tuple[str, ...], ...] = ()
-    """For each of them the printed figures that it is comparable with."""
+    """For each system, the works whose printed figures it is comparable with."""
     unverified: tuple[str, ...] = ()
-    """Settings of a registered model that could not be verified, after its name."""
+    """Settings of registered models that could not be verified, each after the model's name."""
 
     is_drawn = True
 
@@ -80,7 +81,7 @@ def compare_protocols(*systems: str) -> ProtocolComparison:
 
 
 def compare_figures(system: str) -> ProtocolComparison:
-    """How the protocols of one system's printed figures differ, and which fields are unknown."""
+    """Compare the protocols of a system's printed figures, and find fields that are unknown."""
     names, protocols = [], []
     for figure in printed_figures("full", METRIC).get(system, ()):
         entry, system_entry = _entry_of_figure(figure), find_entry(system)
@@ -99,7 +100,7 @@ def compare_figures(system: str) -> ProtocolComparison:
 
 
 def printed_beside(system: str) -> tuple[Printed, ...]:
-    """The printed figures whose protocol is known and the same as a system's."""
+    """Return the printed figures whose protocol is known and equals that of a system."""
     spec, figures = parse(system), printed_figures("full", METRIC)
     unit = spec.fused[0]
     if spec.stages or len(spec.fused) > 1 or not isinstance(unit, Unit):
@@ -119,7 +120,7 @@ def printed_beside(system: str) -> tuple[Printed, ...]:
 
 
 def works_beside(system: str) -> tuple[str, ...]:
-    """The works that print the figures whose protocol is the same as a system's."""
+    """Return the works with a printed figure whose protocol equals that of a system."""
     return tuple(str(work) for figure in printed_beside(system) for work in figure.works)
 
 
@@ -153,7 +154,7 @@ def _compare(
 
 
 def _entry_of_figure(figure: Printed) -> Entry | None:
-    """The entry with the settings that a work used; None if some are not known."""
+    """Return the entry with the settings that a work used; None if a setting is not known."""
     entry = find_entry(figure.system)
     if entry is None or figure.variant:
         return None
@@ -166,7 +167,7 @@ def _entry_of_figure(figure: Printed) -> Entry | None:
 
 
 def _settings(entry: Entry) -> dict[str, object]:
-    """An entry's settings with one length per side."""
+    """Return an entry's settings, with separate lengths for queries and documents."""
     settings = asdict(read_settings(entry))
     if "max_length" in settings and _LENGTHS[0] in settings:
         longest = settings.pop("max_length")

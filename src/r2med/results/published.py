@@ -46,7 +46,7 @@ class Publication:
     revision: str
     table: str = ""
     date: str = ""
-    """Year and month if known, such as 2025-08."""
+    """Date of publication, such as 2025-08; empty if unknown."""
     preset: str = ""
     protocol: Mapping[str, str] = field(default_factory=dict, hash=False)
     averages: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -59,7 +59,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class Printed:
-    """One system's figures, 0 to 1 by task and metric, and the works that print the same ones."""
+    """One system's figures by task and metric (0 to 1), and the works that print these figures."""
 
     system: str
     kind: SystemKind
@@ -68,23 +68,23 @@ class Printed:
     """Decimals of the published figures; measured figures are rounded to them before comparing."""
     figures: dict[str, dict[str, float]] = field(default_factory=dict, hash=False)
     origins: dict[str, str] = field(default_factory=dict, hash=False)
-    """Where a figure was printed, by task."""
+    """The place where the figure was printed, by task."""
     runs_as: tuple[str, ...] = ()
-    """Further names under which the system can be run here."""
+    """Other names under which the system can be run."""
     revision: str = ""
-    """Of the checkpoint, where the work gives it."""
+    """Revision of the checkpoint; empty if the work does not give it."""
     variant: str = ""
     """How the model was run, where the work reports it in more than one way."""
 
     def values(self, metric: str) -> dict[str, float]:
-        """By task of the suite the figures of one metric, as far as they were printed."""
+        """Return the printed figures of one metric, by task of the suite."""
         in_suite = {task: figures for task, figures in self.figures.items() if task not in CONTRAST}
         return {task: figures[metric] for task, figures in in_suite.items() if metric in figures}
 
 
 @cache
 def published_systems(suite: str) -> Mapping[str, Printed]:
-    """The systems that a suite was published with, by their text; none for the demo suite."""
+    """Return the systems that were published with a suite, by spec; empty for the demo suite."""
     systems: dict[str, Printed] = {}
     if suite == "full":
         for row in csv.DictReader(_text("figures.csv").splitlines()):
@@ -111,15 +111,15 @@ def published_systems(suite: str) -> Mapping[str, Printed]:
 
 
 def is_micro(suite: str | None, metric: str) -> bool:
-    """Whether a suite publishes this metric over all positives at once, not a mean over queries."""
+    """Whether a suite publishes this metric over all positives at once (micro average)."""
     return suite == "nano" and metric.startswith("recall@")
 
 
 @cache
 def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]]:
-    """Return each system's printed figures on a suite; the first ones rank it.
+    """Return the figures of every system on a suite; the first ones of a system decide its rank.
 
-    Figures that agree on every task are one, with the works of all.
+    Equal figures on the same tasks are one `Printed`, with all works that print them.
     """
     rows = [
         published for published in published_systems(suite).values() if published.values(metric)
@@ -144,7 +144,7 @@ def printed_figures(suite: str, metric: str) -> Mapping[str, tuple[Printed, ...]
 
 @cache
 def works() -> Mapping[str, Publication]:
-    """All works by name, in the order in which their figures count."""
+    """All works by id, in order of precedence for ranks."""
     return MappingProxyType(
         {
             id: Publication(id, **facts)
@@ -155,14 +155,14 @@ def works() -> Mapping[str, Publication]:
 
 @cache
 def later_rows() -> tuple[tuple[Printed, ...], tuple[str, ...]]:
-    """The rows of later.tsv, and the spellings among them that name no known model."""
+    """The rows of later.tsv, and descriptions of rows whose model or work is unknown."""
     return read_rows(_text("later.tsv").splitlines(), _aliases())
 
 
 def read_rows(
     lines: Iterable[str], aliases: Mapping[str, tuple[str, str]]
 ) -> tuple[tuple[Printed, ...], tuple[str, ...]]:
-    """Rows in the order of their works; `aliases` gives the unit and variant of a spelling."""
+    """Parse rows and sort them by work; `aliases` maps names in papers to our name and variant."""
     by_source = {work.source: work for work in works().values() if work.source}
     order = list(works())
     rows, unmapped = [], []
@@ -190,7 +190,7 @@ def read_rows(
 
 
 def model_named(spelling: str) -> str | None:
-    """Return our name of a model by any of its spellings; None if it is unknown."""
+    """Return our name of a model for any name that papers use; None if the model is unknown."""
     lowered = spelling.lower()
     for alias, (unit, _) in _aliases().items():
         if alias.lower() == lowered and ":" not in unit:
@@ -210,7 +210,7 @@ def models() -> Mapping[str, Mapping[str, Any]]:
 def _system_of(
     stage: str, spelling: str, aliases: Mapping[str, tuple[str, str]]
 ) -> tuple[str, SystemKind, str] | None:
-    """The system, its kind and its variant; None when a part of it has no known name."""
+    """Return the system, its kind and its variant; None if a part has no known name."""
     if stage in ("retriever", "first stage"):
         model, variant = aliases.get(spelling.partition("@")[0], ("", ""))
         return (model, "base", variant) if model else None
@@ -228,7 +228,7 @@ def _system_of(
 
 @cache
 def _aliases() -> Mapping[str, tuple[str, str]]:
-    """Return for every spelling the unit of a spec and the variant in which it was run."""
+    """Map each name in papers for a model or expander to our name and the variant they ran."""
     expanders = read_packaged_toml("results/figures/models.toml")["expanders"]
     units = {spelling: (unit, "") for spelling, unit in expanders.items()}
     for model, facts in models().items():

@@ -1,4 +1,4 @@
-"""Whether a result was made on the published data of its task, and how tables say so."""
+"""Check whether results were made on the published data of their task, and say so in tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTED = 3
 
 
 def describe_other_data(result: Result) -> str | None:
-    """How the data of a result differs from the published data of its task; None if it does not."""
+    """A text on how the data of a result differs from the published data; None if it does not."""
     return _describe(result.task, result.suite, result.data, result.summary.differences)
 
 
@@ -35,14 +35,17 @@ def _describe(task: str, suite: str | None, data: str, differences: tuple[str, .
 
 
 def describe_task_data(task: Task) -> str | None:
-    """How the data of a loaded registered task differs from the published data; None if not."""
+    """A text on how the data of a loaded registered task differs from the published data.
+
+    None if the data is the published one.
+    """
     if task.suite in (None, SAMPLE):
         return None
     return _describe(task.name, task.suite, task.hash, task.differences)
 
 
 def mark_task(name: str, other_data: Container[str]) -> str:
-    """Return the name of a task, marked if it is among those with other data."""
+    """Return the name of a task, with a mark if `other_data` contains the task."""
     return f"{name} {NOT_PUBLISHED}" if name in other_data else name
 
 
@@ -53,12 +56,15 @@ def describe_other_tasks(other_data: Mapping[str, str]) -> Iterator[str]:
 
 
 def has_published_data(result: Result) -> bool:
-    """Whether the data is the published data of a registered task."""
+    """Whether a result was made on the published data of a registered task."""
     return describe_other_data(result) is None
 
 
 def find_other_data(results: Iterable[Result]) -> dict[str, str]:
-    """Registered tasks whose data is not the published one, and how it differs."""
+    """Return how the data of registered tasks differs from the published data, by task.
+
+    Tasks with the published data are left out.
+    """
     differing: dict[str, str] = {}
     for result in results:
         difference = describe_other_data(result) if result.suite not in (None, SAMPLE) else None
@@ -68,7 +74,7 @@ def find_other_data(results: Iterable[Result]) -> dict[str, str]:
 
 
 def name_tasks(results: Iterable[Result]) -> dict[str, str]:
-    """What tables call the tasks: their names, marked if their data is not the published one."""
+    """Return the names of tasks for tables, with a mark if the data is not the published data."""
     results = list(results)
     differing = find_other_data(results)
     return {result.task: mark_task(result.task, differing) for result in results}

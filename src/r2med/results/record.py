@@ -1,7 +1,7 @@
-"""A result: run, per-query scores and provenance, the only input of reports and comparisons.
+"""A result: run, scores by query, and provenance; reports and comparisons read nothing else.
 
-`result.json` has a documented, versioned schema: docs/results.md describes every field, and a
-change of meaning raises `SCHEMA`.
+`result.json` has a documented, versioned schema: docs/results.md describes every field, and
+`SCHEMA` increases if a meaning changes.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ class RerankRecord:
     """Spec of the system whose candidates were reranked."""
     depth: int
     tail: str
-    """What happens to the documents below that depth: `keep` or `drop`."""
+    """Documents below `depth` follow the reranked ones (`keep`) or are left out (`drop`)."""
     ceiling: Mapping[str, float]
-    """Every metric for a perfect reranking of the same candidates."""
+    """Scores of a perfect reranking of the same candidates, by metric."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ class SafeguardRecord:
 
 @dataclass(frozen=True)
 class SamplesRecord:
-    """The scores of each sample of an expander that is searched with alone (`combine=fuse`)."""
+    """The scores of each sample of an expander, searched separately (`combine=fuse`)."""
 
     metrics: tuple[Mapping[str, float], ...]
-    """One mapping per sample."""
+    """The scores of each sample, by metric."""
     variance: Mapping[str, float]
     """The unbiased variance over the samples, by metric."""
 
     @classmethod
     def of(cls, metrics: Sequence[Mapping[str, float]]) -> SamplesRecord | None:
-        """The record of two samples or more; None for fewer."""
+        """Return the record of two or more samples; None for fewer."""
         if len(metrics) < 2:
             return None
         from statistics import variance  # only expanders need it
@@ -155,7 +155,7 @@ class Record:
     reranking: RerankRecord | None = None
     safeguard: SafeguardRecord | None = None
     samples: SamplesRecord | None = None
-    """None unless an expander fuses the runs of its samples."""
+    """Scores of samples; None unless an expander fuses the runs of its samples."""
     versions: Mapping[str, str] = field(default_factory=lambda: library_versions())
     machine: Mapping[str, Any] = field(default_factory=lambda: machine())
     files: Mapping[str, str] = field(default_factory=dict)
@@ -174,11 +174,13 @@ class Record:
 
     @property
     def answers(self) -> AnswerCounts | None:
-        """How the answers of all language models of the system could be used; None without any."""
+        """Counts of language model answers that could not be used; None if no stage has any."""
         return AnswerCounts.sum_over(stage.answers for stage in self.stages)
 
     def model_inputs(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """By stage and side (documents, queries, generated): the texts that the model read.
+        """Yield facts on the texts that models read, with the stage and side of each.
+
+        A side is documents, queries or generated.
 
         The facts have the number of texts, the first one, and the share that was truncated.
         """
@@ -188,16 +190,15 @@ class Record:
                     yield stage, side, facts[side]
 
     def to_json(self) -> str:
-        """The text of result.json, with a checksum of its content."""
+        """The content of result.json, with a checksum."""
         return seal(asdict(self), indent=2)
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> Record:
-        """Read result.json.
+        """Parse the content of result.json.
 
         Raises:
             DamagedError: The content does not match its checksum, or a field has another type.
-
         """
         values = unseal(text, path)
         if values.get("schema") != SCHEMA:
@@ -264,7 +265,7 @@ BENCHMARK = "benchmark"
 
 
 def added_judgements(results: Iterable[Result]) -> str:
-    """Name the added judgements that results were measured with; empty for the benchmark's own."""
+    """Return the name of the judgements that were added; empty for the benchmark's judgements."""
     names = dict.fromkeys(r.judgements for r in results if r.judgements != BENCHMARK)
     return "; ".join(names)
 
@@ -278,11 +279,11 @@ class Result:
     reused: bool = False
     """True if the result was stored before and nothing was run."""
     loaded: Record | None = field(default=None, repr=False)
-    """The record, if it was read already."""
+    """The record, if it is already in memory."""
     tables: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Content of table files that were read already, by file name."""
+    """Content of the table files that are already in memory, by file name."""
     judgements: str = BENCHMARK
-    """Which judgements the scores were measured with; stored results have the benchmark's own."""
+    """Name of the judgements that the scores are based on; stored results have the benchmark's."""
 
     @classmethod
     def from_record(
@@ -294,12 +295,12 @@ class Result:
         reused: bool = False,
         tables: Mapping[str, bytes] | None = None,
     ) -> Result:
-        """A result whose record was read or just made; `key` is its key, if it was computed."""
+        """Make a result from a record in memory; `key` is the record's key, if already computed."""
         return cls(folder, Summary.of(record, key), reused, record, tables or {})
 
     @cached_property
     def record(self) -> Record:
-        """The content of result.json; a DamagedError names the problem."""
+        """The content of result.json; raises DamagedError if the file is damaged."""
         return self.loaded if self.loaded is not None else read_record(self.folder)
 
     @property
@@ -319,7 +320,7 @@ class Result:
 
     @property
     def name(self) -> str:
-        """The label, or the spec of a system without one."""
+        """The label; the spec if the system has no label."""
         return self.summary.label or self.summary.spec
 
     @property
@@ -397,7 +398,7 @@ class Result:
 
     @property
     def ranked(self) -> Run:
-        """The ranked lists with ties in the order in which they were measured."""
+        """The ranked lists, with ties in the order that was used for measuring."""
         return sort_lists(self.run, self.record.system.ties)
 
     def check_tables(self) -> None:
@@ -423,7 +424,7 @@ class Result:
 
 
 def read_record(folder: Path) -> Record:
-    """Read and check a result's record; a DamagedError names the problem."""
+    """Read and check a result's record; raises DamagedError if the record is damaged."""
     path = folder / RECORD_FILE
     try:
         text = read_bytes(path, limit=_LARGEST_RECORD).decode()
@@ -433,7 +434,7 @@ def read_record(folder: Path) -> Record:
 
 
 def read_table(path: Path, expected: str | None) -> bytes:
-    """The content of a stored table; DamagedError if it is not the content that was stored."""
+    """Return the content of a stored table; DamagedError if its checksum is not `expected`."""
     try:
         content = read_bytes(path, limit=_LARGEST_TABLE)
     except FileNotFoundError:
@@ -457,7 +458,7 @@ def library_versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, object]:
-    """The machine that seconds were measured on, without anything that identifies it."""
+    """A description of the machine for measured times, without identifying information."""
     return {
         "system": platform.system(),
         "architecture": platform.machine(),

@@ -50,7 +50,7 @@ def add_gains(rows: Sequence[Standing], metric: str) -> list[Standing]:
 
 
 def _only_reorders(row: Standing, metric: str) -> bool:
-    """Return whether a reranker cannot change a metric: it only reorders the counted documents."""
+    """Whether a metric cannot change because the reranker only reorders the documents it counts."""
     if row.depth is None:
         return False
     parsed = parse_metric(metric)
@@ -99,7 +99,9 @@ def rank_rows(rows: Sequence[Standing]) -> list[Standing]:
 
 
 def assign_letters(rows: Sequence[Standing], metric: str, averaging: Averaging) -> list[Standing]:
-    """Return the rows (best first) with letters: two share one unless they differ significantly.
+    """Return the rows (best first) with letters.
+
+    Two rows share a letter unless they differ significantly.
 
     All pairs of rows on the same data are tested, with Holm's correction over all pairs. If there
     are results on several data, the published data are used, or else those of most systems. Rows on

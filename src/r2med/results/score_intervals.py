@@ -21,7 +21,7 @@ class ScoreWithInterval:
     """The score of one system on one task, or its mean over all tasks."""
 
     task: str | None
-    """None for the mean over tasks, where every task counts once."""
+    """The task; None for the mean over tasks, in which every task counts once."""
     system: str
     queries: int
     mean: float
@@ -37,14 +37,14 @@ class ScoreIntervals(Tabular):
     tasks: tuple[str, ...]
     systems: tuple[str, ...]
     scores: tuple[ScoreWithInterval, ...]
-    """By task in the order of `tasks`, then the means; systems in the order of `systems`."""
+    """Scores in the order of `tasks`, then the means; for each, in the order of `systems`."""
     other_data: Mapping[str, str] = field(default_factory=dict)
     """Tasks whose data is not the published one, and how it differs."""
 
     is_drawn = True
 
     def to_arrow(self) -> pa.Table:
-        """One row per task and system; scores are 0 to 1."""
+        """One row per task and system; scores are fractions (0 to 1)."""
         columns = {"task": str, "system": str, "queries": int, "mean": float}
         rows = [
             {**vars(score), "low": score.interval.low, "high": score.interval.high}
@@ -53,7 +53,7 @@ class ScoreIntervals(Tabular):
         return make_table(columns | {"low": float, "high": float}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; scores are 0 to 1."""
+        """All fields; scores are fractions (0 to 1)."""
         facts = {"metric": self.metric, "suite": self.suite}
         notes = {"data_notes": dict(self.other_data)} if self.other_data else {}
         return {**facts, **notes, "scores": self.to_arrow().to_pylist()}
@@ -63,7 +63,7 @@ def score_intervals(results: Sequence[Result], metric: str = "ndcg@10") -> Score
     """Return the scores of results with their intervals.
 
     Args:
-        results: Results of one suite; of several of a system on a task, the first counts.
+        results: Results of one suite. If a system has several on a task, the first is used.
         metric: The metric.
 
     Raises:

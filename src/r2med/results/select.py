@@ -67,12 +67,12 @@ class RunFileResult:
 
     @cached_property
     def run(self) -> Run:
-        """The ranked lists, restricted to the task; a notice counts the dropped entries."""
+        """The ranked lists, restricted to the task; a notice says how many entries were dropped."""
         return read_run_file(self.path, self.loaded_task, self.warn)
 
     @property
     def ranked(self) -> Run:
-        """The ranked lists in the order in which they are measured."""
+        """The ranked lists in the order that is used for measuring."""
         return sort_lists(self.run)
 
     @cached_property
@@ -86,12 +86,12 @@ class SelectedSystem:
     """A system that the user named, and its result on each selected task."""
 
     name: str
-    """Unique among the selected systems."""
+    """The name of the system, unique among the selected systems."""
     typed_name: str
     """The name as the user typed it."""
     results: Mapping[str, Result | RunFileResult]
     version: Version | None = None
-    """None for a run file."""
+    """The version that is used; None for a run file."""
     newer_version: Version | None = None
     """A newer version of the same name that is not used because it lacks tasks."""
 
@@ -112,11 +112,11 @@ class Selection:
     systems: tuple[SelectedSystem, ...]
     tasks: tuple[str, ...]
     left_out: Mapping[str, str]
-    """Tasks that only some of the systems have, with the reason why they are left out."""
+    """Reasons why tasks are left out, by task; they have results of only some of the systems."""
     notices: tuple[str, ...]
 
     def results(self, task: str) -> list[Result | RunFileResult]:
-        """The result of each system on a task."""
+        """The result of each system on a task, in the order of the systems."""
         return [system.results[task] for system in self.systems]
 
 
@@ -206,7 +206,10 @@ class ResultSet:
         return text
 
     def require_versions(self, text: str, tasks: Collection[str] = ()) -> list[Version]:
-        """As `find_versions`; MissingError with the command to run if nothing is stored."""
+        """Like `find_versions`, but raise MissingError if nothing is stored.
+
+        The error has the command to run.
+        """
         matching = self.find_versions(text)
         on_tasks = [
             version for version in matching if not tasks or version.tasks & frozenset(tasks)
@@ -241,7 +244,7 @@ class ResultSet:
         return _select(sides, tuple(tasks))
 
     def find_ranking(self, system: str | Path, task: Task, warn: Warn = log_warning) -> Ranking:
-        """The ranking of one system on one task: of a stored result, or of a run file."""
+        """Return the ranking of one system on one task, from a stored result or a run file."""
         selection = self.select(
             [system],
             tasks=[task.name],
@@ -279,7 +282,7 @@ class ResultSet:
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """The versions of a system, or the run file, that one argument names."""
+    """The versions or the run file that the user named with one argument."""
 
     typed_name: str
     name: str
@@ -427,7 +430,10 @@ def _describe_versions(side: _Side, chosen: Version, wanted_tasks: frozenset[str
 def _choose_same_data(
     sides: Sequence[_Side], chosen: Sequence[Version | None], task: str
 ) -> list[Result | RunFileResult]:
-    """Return the results of all sides on the same data: the published data, or the newest."""
+    """Return a result of each side, all on the same data: the published data if possible.
+
+    Otherwise, the newest data that all sides have is used.
+    """
     by_data: list[dict[str, Result | RunFileResult]] = []
     for side, version in zip(sides, chosen, strict=True):
         available: dict[str, Result | RunFileResult] = {}
@@ -471,7 +477,7 @@ def find_local_tasks(folder: str | Path) -> dict[str, Path]:
 
 
 def rank_system(system: SelectedSystem, task: Task) -> Ranking:
-    """The run of a selected system on exactly this data of a task."""
+    """Return the ranking of a selected system on exactly this data of a task."""
     chosen = system.results[task.name]
     if isinstance(chosen, RunFileResult):
         return Ranking(system.name, chosen.ranked)
@@ -497,7 +503,7 @@ def read_run_file(path: Path, task: Task, warn: Warn) -> Run:
 
 
 def looks_like_path(text: str) -> bool:
-    """Whether a text is written as a path: with a separator, or with the suffix of a run file."""
+    """Whether a text looks like a path: it has a separator, or the suffix of a run file."""
     return text.endswith(_RUN_SUFFIXES) or text.startswith((".", os.sep, "~"))
 
 

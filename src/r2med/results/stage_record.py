@@ -19,12 +19,12 @@ class TextLimits:
     query: int | None = None
     document: int | None = None
     pair: int | None = None
-    """Query and document together, for a reranker."""
+    """Tokens of the query and the document together, for a reranker."""
 
 
 @dataclass(frozen=True)
 class GenerationsRecord:
-    """Where the generations of an expander came from and the path of the stored copy."""
+    """The source of an expander's generations, and the path of the stored copy."""
 
     source: Literal["model", "file"]
     path: str | None = None
@@ -52,7 +52,7 @@ class AnswerCounts:
 
     @property
     def problems(self) -> int:
-        """The answers with any problem."""
+        """The number of answers with any problem."""
         return self.unread + self.refused + self.truncated + self.malformed
 
     @property
@@ -62,11 +62,11 @@ class AnswerCounts:
 
     @property
     def is_marked(self) -> bool:
-        """Whether enough answers have problems that tables mark the system."""
+        """Whether so large a share of the answers has problems that tables mark the system."""
         return self.share > MARKED_SHARE
 
     def __str__(self) -> str:
-        """For example `36 answers of the model: 30 unread, 2 refused; 32 had no effect`."""
+        """A text such as `36 answers of the model: 30 unread, 2 refused; 32 had no effect`."""
         counts = [
             f"{getattr(self, name):,} {name}"
             for name in ("unread", "refused", "truncated", "malformed")
@@ -78,7 +78,7 @@ class AnswerCounts:
 
     @classmethod
     def sum_over(cls, counts: Iterable[AnswerCounts | None]) -> AnswerCounts | None:
-        """The counts of several stages or results added up; None if none has any."""
+        """Add up the counts of several stages or results; None if none has counts."""
         present = [count for count in counts if count is not None]
         if not present:
             return None
@@ -95,7 +95,7 @@ StageType = Literal["retriever", "run", "candidates", "fusion", "expander", "rer
 
 @dataclass(frozen=True)
 class StageRecord:
-    """One stage of a system, and the stages whose output it takes."""
+    """One stage of a system, with the stages from which it takes its input."""
 
     type: StageType
     name: str
@@ -105,7 +105,7 @@ class StageRecord:
     system: str
     """Spec of the system that ends with this stage."""
     depth: int
-    """Documents per query; for a reranker, how many of them it reorders."""
+    """Documents per query that the stage returns; for a reranker, the number that it reorders."""
     backend: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """All settings that can change a ranking."""
@@ -113,13 +113,14 @@ class StageRecord:
     limits: TextLimits = TextLimits()
     generations: GenerationsRecord | None = None
     answers: AnswerCounts | None = None
-    """How the answers of its language model could be used; None if it has none."""
+    """Counts of language model answers that could not be used; None if the stage has none."""
     trace: str | None = None
-    """Path of the thoughts and answers of a reranking model (JSON lines) in the home folder."""
+    """Path of the JSON lines file, in the home folder, with a reranking model's thoughts and
+    answers."""
     published_as: str | None = None
     """The published system whose protocol this stage follows."""
     deviations: tuple[str, ...] = ()
-    """Where the protocol is known to differ from the published one."""
+    """Known differences from the published protocol."""
     inputs: tuple[StageRecord, ...] = ()
     """The input of a reranker, the retriever behind an expander, or the members of a fusion."""
 
@@ -131,10 +132,10 @@ class StageRecord:
 
     @property
     def text_limits(self) -> TextLimits:
-        """Limits of the last model that read whole texts.
+        """Token limits of the last model that reads whole texts.
 
-        A fusion reads as much as the member with the highest limit. The query that follows an
-        expander is not the original one, so it has no limit here.
+        The limit of a fusion is that of the member with the highest limit. An expander rewrites the
+        query, so the query has no limit here.
         """
         if self.type == "expander":
             return TextLimits(document=self.inputs[0].text_limits.document)

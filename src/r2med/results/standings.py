@@ -1,4 +1,4 @@
-"""Rows of a leaderboard: one per system, printed or measured here.
+"""Rows of a leaderboard: one per system, either printed or measured.
 
 A row never mixes the two. Figures of several works for one system form one row: figures that agree
 at two decimals have several sources, figures that differ are its `other_figures`, with a spread.
@@ -66,7 +66,7 @@ _CLASSES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Spread:
-    """The lowest and highest mean that were printed for one system, and how many differ."""
+    """The lowest and highest mean that were printed for one system, and the number of figures."""
 
     low: float
     high: float
@@ -94,40 +94,40 @@ class Standing:
     first_stage: str = ""
     """Spec of the system without its expander or last reranker."""
     depth: int | None = None
-    """How many documents a reranker reorders."""
+    """Number of documents that a reranker reorders."""
     date: str = ""
-    """Of the first source, or of the newest measured result; empty if unknown."""
+    """Date of the first source, or of the newest measured result; empty if unknown."""
     spread: Spread | None = None
-    """None if all works agree."""
+    """The spread of the printed means; None if all works agree."""
     other_figures: tuple[Standing, ...] = ()
-    """Rows of the same system with other figures; they have no rank."""
+    """Rows of the same system with different printed figures; they have no rank."""
     flags: tuple[Flag, ...] = ()
-    """Tasks that overlap with declared training data."""
+    """Overlaps of tasks with declared training data."""
     clean: float | None = None
     """The mean without flagged tasks; None if no task is flagged."""
     interval: Interval | None = None
     ties: Bounds | None = None
-    """The mean with every tie resolved against the system, and for it."""
+    """The mean with tied documents in the worst and in the best order."""
     letters: str = ""
     """Rows that share a letter do not differ significantly; empty if no test was made."""
     tests: int = 0
-    """How many pairs of rows the correction behind the letters covers."""
+    """Number of tested pairs of rows, which the correction of the letters covers."""
     corrected_p: Mapping[str, float] = field(default_factory=dict, repr=False)
-    """By spec of every other tested row the p-value of the pair, corrected over all pairs."""
+    """P-values against every other tested row, by its spec, corrected over all pairs."""
     judged: float | None = None
     """Mean Judged@10 of a measured row over its tasks."""
     skipped: int = 0
-    """Queries of a measured row's tasks that have no judgements."""
+    """Number of queries of a measured row's tasks without judgements."""
     gain: float | None = None
     gain_over: str = ""
     marks: tuple[str, ...] = ()
     is_published_data: bool = True
-    """False if a measured row has other data than the published one; it has no rank then."""
+    """False if a measured row is on data other than the published data, and so has no rank."""
     beside: tuple[str, ...] = ()
-    """Works whose figures have a known protocol that equals the one of a measured row."""
+    """Works whose figures have a known protocol, equal to that of a measured row."""
     cost: Cost | None = None
     answers: AnswerCounts | None = None
-    """How the answers of a measured row's language models could be used; None without any."""
+    """Counts of language model answers that could not be used; None if a measured row has none."""
     label: str | None = None
     results: Mapping[str, Result] = field(default_factory=dict, repr=False)
     """The newest result of a measured row on each task."""
@@ -139,7 +139,7 @@ class Standing:
 
     @property
     def group(self) -> str:
-        """Group of a gain: expansion, or the class of the reranker."""
+        """The group for summaries of gains: the kind, or the class of the reranker."""
         if self.kind != "reranker":
             return self.kind
         last = parse(self.system).stages[-1]
@@ -156,7 +156,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Frame:
-    """The tasks, metric and mean that every row is built with."""
+    """The tasks, metric and mean that all rows of a leaderboard share."""
 
     suite: Suite
     metric: str
@@ -165,13 +165,13 @@ class Frame:
     audits: tuple[StoredAudit, ...] = ()
 
     def make_printed_rows(self) -> tuple[list[Standing], list[str]]:
-        """Return the rows of all works, and a note on published systems without this metric."""
+        """Return the rows of printed figures, and a note on systems without this metric."""
         rows = []
         for figures in printed_figures(self.suite.name, self.metric).values():
-            first, *other_figures = map(self._make_printed_row, figures)
-            means = [row.mean for row in (first, *other_figures) if row.mean is not None]
+            main, *other_figures = [self._make_printed_row(figure) for figure in figures]
+            means = [row.mean for row in (main, *other_figures) if row.mean is not None]
             spread = Spread(min(means), max(means), len(means)) if len(means) > 1 else None
-            rows.append(replace(first, other_figures=tuple(other_figures), spread=spread))
+            rows.append(replace(main, other_figures=tuple(other_figures), spread=spread))
         systems = published_systems(self.suite.name)
         without = len(systems.keys() - {row.system for row in rows})
         if not without:
@@ -317,7 +317,7 @@ class Frame:
     def _aggregates(
         self, values: Mapping[str, float], results: Mapping[str, Result] | None = None
     ) -> Aggregates:
-        """Return the means of values by task; results have the numbers of judged queries."""
+        """Return the means of values by task; `results` have the numbers of judged queries."""
         query_counts = {task.name: task.counts.get("queries", 1) for task in self.tasks}
         query_counts |= {
             name: result.summary.judged_queries for name, result in (results or {}).items()
@@ -339,9 +339,9 @@ class Frame:
         return aggregates.task_mean if self.averaging == "task" else aggregates.weighted_mean
 
     def add_details(self, row: Standing, ties: bool, root: str | Path | None) -> Standing:
-        """Add cost and interval to a measured row, and with `ties` the bounds by tie order.
+        """Add cost and interval to a measured row; with `ties`, also its bounds by tie order.
 
-        Micro recall has no interval. Bounds are None if the data of a task is not here.
+        Micro recall has no interval. Bounds are None if the data of a task is not available.
         """
         if row.origin != "measured":
             return row
@@ -367,7 +367,7 @@ class Frame:
         return row if low is None or high is None else replace(row, ties=(low, high))
 
     def mark_missing_tasks(self, rows: Sequence[Standing]) -> list[Standing]:
-        """Mark measured rows without all tasks with their rank on the tasks that they have."""
+        """Mark each measured row that lacks tasks, with its rank on the tasks that it has."""
         means_on: dict[tuple[str, ...], list[float]] = {}
         return [
             self._mark_missing_tasks(row, rows, means_on) if self._lacks_tasks(row) else row
@@ -383,7 +383,7 @@ class Frame:
         rows: Sequence[Standing],
         means_on: dict[tuple[str, ...], list[float]],
     ) -> Standing:
-        """Mark one row; `means_on` caches the sorted means of all rows on some tasks."""
+        """Add the mark to one row; `means_on` caches the sorted means of all rows by tasks."""
         tasks = tuple(task for task in self.tasks if task.name in row.values)
         names = tuple(task.name for task in tasks)
         frame = replace(self, tasks=tasks)
@@ -432,14 +432,14 @@ def _mean_judged(results: Iterable[Result]) -> float | None:
 
 
 def measured_value(result: Result, metric: str) -> float | None:
-    """Return the figure to compare with a published one; NanoR2MED's recall is micro recall."""
+    """Return the value to compare with a published figure; micro recall for NanoR2MED's recall."""
     if is_micro(result.suite, metric):
         return result.summary.micro.get(metric)
     return result.metrics.get(metric)
 
 
 def tie_range(result: Result, judgements: Judgements, metric: str) -> Bounds:
-    """Return the same figure with tied documents in the worst and in the best order."""
+    """Return a result's metric with tied documents in the worst and in the best order."""
     ties = result.record.system.ties
     worst, best = tie_bounds(result.run, judgements, [metric], ties=ties)
     if is_micro(result.suite, metric):

@@ -40,7 +40,7 @@ class Store:
         self.root = Path(root)
 
     def folder(self, task: str, suite: str | None, spec: str, key: str) -> Path:
-        """The folder of a result: the one that is stored with this key, or the one to create."""
+        """Return the folder of a result: the one stored with this key, or the one to create."""
         task_folder = self._task_folder(task, suite)
         new_folder = task_folder / f"{slug(spec)}-{key[:_KEY]}"
         if new_folder.exists():
@@ -53,14 +53,13 @@ class Store:
         return task_folder / min(stored) if stored else new_folder
 
     def write(self, record: Record, run: Run, scores: Scores, *, key: str | None = None) -> Result:
-        """Store a result atomically, with checksums of its tables; replaces one of the same key.
+        """Store a result atomically, with checksums; replaces a result of the same key.
 
         Args:
             record: Everything except the tables; their checksums are added.
             run: The ranked lists.
             scores: One row per judged query.
             key: The key of the record, if the caller has computed it.
-
         """
         task, system = record.task, record.system
         key = key or record.key
@@ -81,9 +80,10 @@ class Store:
     def update_names(
         self, result: Result, *, label: str | None = None, spec: str | None = None
     ) -> Result:
-        """Give a stored result a label, or another spec of the same identity.
+        """Add a label, or another spec with the same identity, to a stored result.
 
-        The folder is replaced as a whole, so that the time of the folder around it changes.
+        The folder is replaced as a whole, so that the modification time of the parent folder
+        changes.
         """
         with self.lock(result):
             system = read_record(result.folder).system
@@ -95,11 +95,11 @@ class Store:
         return replace(result, loaded=record, summary=Summary.of(record, result.summary.key))
 
     def lock(self, result: Result) -> AbstractContextManager[None]:
-        """Wait until no other process updates this result, then hold it."""
+        """Return a lock on a result, which waits while another process updates the result."""
         return self.lock_folder(result.folder)
 
     def lock_folder(self, folder: Path) -> AbstractContextManager[None]:
-        """Wait until no other process updates the result in a folder, then hold it."""
+        """Return a lock on a result's folder, which waits while another process updates it."""
         return lock(folder.with_name(f".{folder.name}.updating"))
 
     def delete(self, result: Result) -> None:

@@ -1,4 +1,4 @@
-"""The correction of one pair's test over all stored pairs: that of the leaderboard."""
+"""Correct the test of one pair over all stored pairs, as on the leaderboard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from r2med.results.standings import Standing
 def find_stored_pairs(
     board: Leaderboard, results_a: Mapping[str, Result], results_b: Mapping[str, Result]
 ) -> StoredPairs | None:
-    """Return the corrected p-value of a pair on a board; None if the board does not test the pair.
+    """Return a pair's p-value, corrected over a board; None if the board does not test it.
 
     `results_a` and `results_b` are the results of both systems, by task.
     """

@@ -1,4 +1,4 @@
-"""Versions of systems: results with the same system key form a version.
+"""Versions of systems: the results with the same system key are one version.
 
 A row, a mean or a comparison never mixes two versions. Of several versions under one name, the
 newest with all tasks in question is used, or else the one with the most tasks. Of one version's
@@ -54,7 +54,7 @@ class Version:
         return by_task
 
     def result(self, task: str, data: str | None = None) -> Result | None:
-        """Return the result on a task, and on this data if it is given."""
+        """Return the result on a task; with `data`, only a result on the data with this hash."""
         on_task = self._by_task.get(task, ())
         candidates = [result for result in on_task if data in (None, result.data)]
         if len(candidates) == 1:
@@ -65,7 +65,7 @@ class Version:
 
 @dataclass(frozen=True, eq=False)
 class StoredSystem:
-    """A system with all of its stored versions, the one to use first."""
+    """A system and all of its stored versions; the first is the one that is used."""
 
     name: str
     spec: str
@@ -73,11 +73,11 @@ class StoredSystem:
 
     @property
     def chosen(self) -> Version:
-        """The newest version that has all tasks in question, else the one with the most."""
+        """The version that is used: the one with the most requested tasks, then the newest."""
         return self.versions[0]
 
     def name_version(self, version: Version) -> str:
-        """The name of another version: with the settings that differ, or its date."""
+        """Return a name for another version, with the settings that differ or its date."""
         for task in sorted(self.chosen.tasks & version.tasks):
             first, second = self.chosen.result(task), version.result(task)
             if first is not None and second is not None:
@@ -103,7 +103,7 @@ class StoredSystem:
 
 
 def group_versions(results: Iterable[Result]) -> list[Version]:
-    """The versions of all systems among results (newest first), the newest version first."""
+    """Group results into versions, newest first; `results` must be sorted, newest first."""
     by_key: dict[str, list[Result]] = {}
     for result in results:
         by_key.setdefault(result.system_key, []).append(result)
@@ -117,9 +117,10 @@ def group_versions(results: Iterable[Result]) -> list[Version]:
 
 
 def group_systems(results: Iterable[Result], tasks: Collection[str]) -> list[StoredSystem]:
-    """The systems among results (newest first); `tasks` decide which version is complete.
+    """Group results into systems; the version with the most of `tasks` comes first.
 
-    A label that several specs have is followed by the spec, so that names are unique.
+    `results` must be sorted, newest first. A label that several specs have is followed by the spec,
+    so that names are unique.
     """
     groups: dict[tuple[str, str], list[Version]] = {}
     for version in group_versions(results):
@@ -133,9 +134,9 @@ def group_systems(results: Iterable[Result], tasks: Collection[str]) -> list[Sto
 
 
 def name_versions(results: Sequence[Result]) -> dict[str, Version]:
-    """All versions of all systems by unique names, in the order of the results.
+    """Return all versions of all systems by unique names, in the order of the results.
 
-    The version to use first has the name of the system; others are named after their settings.
+    The version that is used has the name of the system; other names add the settings that differ.
     """
     ordered = sort_by_age(results)
     versions: dict[str, Version] = {}
@@ -154,7 +155,7 @@ def name_versions(results: Sequence[Result]) -> dict[str, Version]:
 
 
 def describe_versions(system: StoredSystem) -> list[str]:
-    """A sentence for each other version of a system on the same data of a task."""
+    """Return a sentence for each other version that has the same data of a task."""
     notes = []
     for version in system.versions[1:]:
         for task in sorted(system.chosen.tasks & version.tasks):
@@ -170,7 +171,7 @@ def describe_versions(system: StoredSystem) -> list[str]:
 
 
 def order_versions(versions: Iterable[Version], tasks: Collection[str]) -> list[Version]:
-    """The version to use first: the most tasks in question, then the newest."""
+    """Sort versions by the number of requested tasks they have, most first, then newest first."""
     wanted_tasks = frozenset(tasks)
 
     def rank(version: Version) -> tuple[int, str]:

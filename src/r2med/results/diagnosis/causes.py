@@ -1,4 +1,4 @@
-"""Why a positive was missed: a short list of causes, each decided by numbers that can be checked.
+"""Causes of missed positives: a short list, each decided by numbers that can be checked.
 
 The first cause whose rule holds counts, so every missed positive has exactly one. Causes that no
 ranking could avoid come first, those in the wording last. docs/diagnose.md explains each.
@@ -27,44 +27,45 @@ SURFACE_CAUSES = ("few-shared-terms", "surface-match", "outranked")
 
 @dataclass(frozen=True, kw_only=True)
 class PositiveFinding:
-    """One positive of one query: the numbers that the rules read and, if missed, the cause."""
+    """One positive of one query, with the numbers that the rules read and, if missed, the cause."""
 
     rank: int | None
-    """None when the list does not hold it."""
+    """Rank of the positive; None if the list does not contain it."""
     in_corpus: bool
     coverage: float
-    """Share of the query's terms that it holds, rare ones weighing more."""
+    """Share of the query's terms that the positive has; rare terms weigh more."""
     as_well: float
-    """Share of the corpus that covers the query at least as well."""
+    """Share of the corpus that covers the query at least as well as the positive."""
     top_coverage: float
-    """Median coverage of the non-positives in the top 10."""
+    """Median coverage of the query by the non-positives in the top 10."""
     likeness: float
-    """The largest likeness (Jaccard of terms) to an unjudged document of the top 10."""
+    """The positive's highest Jaccard similarity to an unjudged document in the top 10."""
     subject: float
-    """The largest share of its key terms in a non-positive of the top 10."""
+    """Largest share of the positive's key terms that a non-positive in the top 10 has."""
     witnesses: Mapping[str, str | None]
-    """By cause, the document that shows it: the twin, the other passage, the best surface match."""
+    """The document that shows a cause, by cause: the twin, the other passage, the best surface
+    match."""
     query_terms: int
-    """Distinct terms of the query that the corpus knows."""
+    """Number of distinct terms of the query that occur in the corpus."""
     query_words: int
     words: int
     query_limit: int | None
     limit: int | None
-    """Tokens that the encoder or reranker reads of it; None when not known or not limited."""
+    """Tokens that the encoder or reranker reads of the positive; None if unknown or not limited."""
     reranked: int | None
     """How many documents of each list were reranked; None without a reranker."""
     first_stage_rank: int | None
-    """Its rank without the reranker or expansion, where that is stored."""
+    """Rank of the positive without the reranker or expansion; None if not listed or not stored."""
     document_id: str
     relevance: int
     cause: str | None = None
-    """A name in `CAUSES`; None if the positive is found."""
+    """Name of the cause, a key of `CAUSES`; None if the positive is found."""
     witness: str | None = None
-    """The document that shows the cause."""
+    """Id of the document that shows the cause, if there is one."""
     shared_terms: int
 
     def with_cause(self) -> PositiveFinding:
-        """The finding with the first cause whose rule holds, if the positive was missed."""
+        """Add the cause to a missed positive: the first cause whose rule holds."""
         if self.rank is not None and self.rank <= TOP:
             return self
         cause = next(name for name, candidate in CAUSES.items() if candidate.holds(self))
@@ -72,7 +73,7 @@ class PositiveFinding:
 
     @property
     def failure(self) -> str | None:
-        """Where it was lost; None for a positive that is found."""
+        """Where a missed positive was lost; None if it was found."""
         if self.cause is None:
             return None
         if self.cause == "demoted":
@@ -88,11 +89,11 @@ class Cause:
     meaning: str
     holds: Callable[[PositiveFinding], bool]
     evidence: str
-    """The numbers of a positive that a reader can check, as a template."""
+    """Template of a sentence with the numbers that support the cause."""
 
     @property
     def title(self) -> str:
-        """The name as tables and pages write it."""
+        """The name with spaces instead of hyphens, for tables and pages."""
         return self.name.replace("-", " ")
 
 

@@ -1,4 +1,4 @@
-"""Where a ranking fails, query by query: ranks of positives, and why some were missed."""
+"""Diagnose a ranking query by query: the ranks of positives, and why some were missed."""
 
 from __future__ import annotations
 
@@ -116,10 +116,10 @@ def diagnose_ranking(
     scene: Scene | None = None,
     only: str | None = None,
 ) -> TaskDiagnosis:
-    """Diagnose every query that has a positive, or `only` one.
+    """Diagnose every query that has a positive, or only the query with the id `only`.
 
-    `below` is the ranking of the first stage; without it, `results` may hold one. A `scene` of the
-    task saves looking through its corpus again.
+    `below` is the run of the first stage; without it, the run is looked up in `results`. Pass the
+    `scene` of the task to avoid analysing the corpus again.
     """
     missing: list[str] = []
     if below is None:
@@ -162,7 +162,7 @@ def _measure_aspects(run: Run, task: Task) -> AspectScores | None:
 
 
 class Scene:
-    """A task with everything looked up once that does not depend on a ranking."""
+    """The parts of a diagnosis that depend only on the task, computed once."""
 
     def __init__(self, task: Task) -> None:
         queries, ids = task.queries, task.queries.ids.to_pylist()
@@ -173,14 +173,14 @@ class Scene:
         self.query_terms = self.lexicon.queries(queries.texts)
         self.sources = sources_of(task.corpus.document_ids.to_pylist())
         self.evidence: dict[str, list[str]] = {}
-        """By document, the queries that it is a positive of."""
+        """The queries for which a document is a positive, by document id."""
         for query, grades in self.judged.items():
             for document in (name for name, grade in grades.items() if grade > 0):
                 self.evidence.setdefault(document, []).append(query)
 
 
 class _View:
-    """One query's list and its positives; `below` is the run of the first stage alone."""
+    """The ranked list and the positives of one query; `below` is the run of the first stage."""
 
     def __init__(self, scene: Scene, row: int, ranking: Ranking, below: Run | None) -> None:
         queries, result = scene.task.queries, ranking.result
@@ -200,12 +200,12 @@ class _View:
             for name in self.top
             if self.judged.get(name, 0) <= 0 and (row_index := scene.lexicon.row(name)) is not None
         ]
-        """Non-positives of the top, with their rows in the corpus."""
+        """Documents in the top 10 that are not positives, with their row in the corpus."""
         self.covered = [(float(self.coverage[row_index]), name) for name, row_index in self.others]
-        """How much of the query each of them covers."""
+        """Coverage of the query by each of `others`, with the document id."""
 
     def finding(self, score: float) -> QueryFinding:
-        """The finding on the query."""
+        """Return the finding on the query, which has this score."""
         positives = [self._positive(name) for name, grade in self.judged.items() if grade > 0]
         positives.sort(
             key=lambda finding: (finding.rank is None, finding.rank or 0, finding.document_id)
@@ -223,7 +223,7 @@ class _View:
         )
 
     def _positive(self, name: str) -> PositiveFinding:
-        """The rank of a positive and the numbers that explain it."""
+        """Return the finding on a positive: its rank, and the numbers that explain the rank."""
         lexicon, limits, sources = self.scene.lexicon, self.limits, self.scene.sources
         row, query_words, source = lexicon.row(name), len(self.text.split()), sources.get(name)
         likeness: tuple[float, str | None] = (0.0, None)
@@ -293,7 +293,10 @@ class _View:
 def _first_stage(
     ranking: Ranking, task: Task, results: Sequence[Result]
 ) -> tuple[Run | None, list[str]]:
-    """The run of the system without its outermost stage, or why it is not here."""
+    """Return the stored run of the system without its outermost stage.
+
+    If the run is needed but not stored, the second value says what cannot be detected.
+    """
     if ranking.result is None:
         return None, []
     spec, reranking = parse(ranking.result.system), ranking.result.record.reranking

@@ -1,4 +1,4 @@
-"""The parts of a diagnosis, from the whole down to one positive, and slices of the queries."""
+"""The parts of a diagnosis (all tasks, a task, a query, a positive), and slices of the queries."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class RankedFinding:
     label: Label
     coverage: float
     shared: tuple[str, ...]
-    """Query words it holds, the rarest first."""
+    """Query words that the document has, the rarest first."""
     answers: tuple[str, ...]
-    """The answer it is evidence for, as the judgements of other queries say."""
+    """Answers of the other queries for which the document is a positive."""
 
 
 @dataclass(frozen=True)
 class QueryFinding:
-    """One query: its score, its positives, and the documents ranked above them."""
+    """The finding on one query: its score, its positives, and its top 10."""
 
     query_id: str
     text: str
@@ -51,43 +51,43 @@ class QueryFinding:
     answer: str | None
     body_system: str | None
     overlap: float
-    """Coverage of the query by that of its positives which covers it best."""
+    """The highest coverage of the query by one of its positives."""
     positives: tuple[PositiveFinding, ...]
     top: tuple[RankedFinding, ...]
 
     @property
     def missed(self) -> tuple[PositiveFinding, ...]:
-        """Positives below the top 10, the best placed first."""
+        """Positives that are not in the top 10, in the order of their ranks."""
         return tuple(positive for positive in self.positives if positive.cause is not None)
 
     @property
     def outcome(self) -> str:
-        """Whether the positives are in the top 10: all, some or none found."""
+        """Which of the positives are in the top 10: all, some or none found."""
         if not self.missed:
             return "all found"
         return "none found" if len(self.missed) == len(self.positives) else "some found"
 
     @property
     def cause(self) -> str | None:
-        """The most frequent cause among the missed positives, the earlier in the list on a tie."""
+        """The most frequent cause among the missed positives; the earlier in `CAUSES` on a tie."""
         counts = Counter(positive.cause for positive in self.missed)
         order = list(CAUSES)
         return min(counts, key=lambda name: (-counts[name], order.index(str(name))), default=None)
 
     @property
     def holes(self) -> int:
-        """Unjudged documents in the top 10."""
+        """Number of unjudged documents in the top 10."""
         return sum(document.label == "unjudged" for document in self.top)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything about the query."""
+        """All fields, with the outcome, the main cause and the number of holes."""
         derived = {"outcome": self.outcome, "cause": self.cause, "holes": self.holes}
         return {**asdict(self), **derived}
 
 
 @dataclass(frozen=True)
 class TaskDiagnosis:
-    """One system on one task; `open` says what cannot be detected here, and why."""
+    """The diagnosis of one system on one task; `open` lists what cannot be detected, and why."""
 
     system: str
     task: str
@@ -96,7 +96,7 @@ class TaskDiagnosis:
     data: str
     metric: str
     depth: int
-    """The longest list of the run."""
+    """Length of the longest list of the run."""
     queries: tuple[QueryFinding, ...]
     open: tuple[str, ...]
     aspects: AspectScores | None = None
@@ -111,32 +111,32 @@ class TaskDiagnosis:
 
     @property
     def causes(self) -> dict[str, int]:
-        """Missed positives by cause, in the order of the list, those that occur."""
+        """Number of missed positives by cause, in the order of `CAUSES`, without zeros."""
         counts = Counter(positive.cause for query in self.queries for positive in query.missed)
         return {name: counts[name] for name in CAUSES if counts[name]}
 
     @property
     def positives(self) -> int:
-        """All positives."""
+        """Number of positives, over all queries."""
         return sum(len(query.positives) for query in self.queries)
 
     @property
     def out_of_reach(self) -> int:
-        """Positives that the list does not hold: no reranker of it could help."""
+        """Number of positives missing from the lists, so that no reranker could help."""
         return sum(positive.rank is None for query in self.queries for positive in query.positives)
 
     @property
     def holes(self) -> int:
-        """Unjudged documents in all the top 10s."""
+        """Number of unjudged documents in the top 10 of all queries."""
         return sum(query.holes for query in self.queries)
 
     @property
     def looked_at(self) -> int:
-        """Documents in all the top 10s."""
+        """Number of documents in the top 10 of all queries."""
         return sum(len(query.top) for query in self.queries)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything about the task and its queries."""
+        """All fields of the task and its queries."""
         facts = ["task", "suite", "family", "data", "data_note", "metric", "depth", "positives"]
         facts += ["out_of_reach", "holes", "looked_at"]
         return {
@@ -159,13 +159,13 @@ class Diagnosis(Tabular):
 
     @property
     def causes(self) -> dict[str, int]:
-        """Missed positives by cause over all tasks, in the order of the list."""
+        """Number of missed positives by cause over all tasks, in the order of `CAUSES`."""
         counts = sum((Counter(task.causes) for task in self.tasks), Counter[str]())
         return {name: counts[name] for name in CAUSES if counts[name]}
 
     @property
     def slices(self) -> list[Slice]:
-        """How the system fares on some of the queries.
+        """Scores of groups of queries, such as those of similar length.
 
         A slicing is left out unless it has several groups, one of them of several queries.
         """
@@ -230,19 +230,19 @@ _FEW = 5
 
 @dataclass(frozen=True)
 class Slice:
-    """Some of the queries and how they fare."""
+    """A group of the queries, with their mean score."""
 
     by: str
     value: str
     queries: int
     score: float
     interval: Interval | None
-    """None below five queries."""
+    """The interval of the score; None for fewer than five queries."""
     hit: float
 
 
 def _thirds(numbers: Sequence[float], written: str, unit: str) -> list[tuple[int, str]]:
-    """For every number which third it falls into, and the values at the ends of that third."""
+    """Return the third that each number falls into, and the range of that third in words."""
     values = np.array(numbers, dtype=np.float64)
     thirds = np.searchsorted(np.quantile(values, [1 / 3, 2 / 3]), values).tolist()
     names = {}

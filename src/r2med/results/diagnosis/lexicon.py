@@ -40,13 +40,13 @@ def is_informative(word: str) -> bool:
 
 
 class Segment(NamedTuple):
-    """A part of a text, and whether a query shares it."""
+    """A part of a text, marked if it is a word that a query shares."""
 
     text: str
     weight: int = 0
-    """0 if it is not marked, up to 3 for the rarest shared words."""
+    """0 for unmarked text, 1 to 3 for shared words; the rarest have 3."""
     is_generated: bool = False
-    """Whether only a generated text shares it, not the query itself."""
+    """Whether only a generated text shares the word, not the query."""
 
 
 def _split(
@@ -66,7 +66,7 @@ def _split(
 
 
 class Lexicon:
-    """A corpus as a matrix of documents by terms, each weighted by how rare it is."""
+    """A corpus as a matrix of documents by terms, with the rarity of each term."""
 
     def __init__(self, corpus: Corpus) -> None:
         from scipy.sparse import csc_array  # takes longer to import than most commands
@@ -86,11 +86,11 @@ class Lexicon:
         self.rarity: Weights = np.log(len(names) + 1) - np.log(frequencies + 0.5)
 
     def row(self, document_id: str) -> int | None:
-        """Return the row of a document; None if the corpus does not have it."""
+        """Return the document's row in the matrix; None if the corpus does not have it."""
         return self._rows.get(document_id)
 
     def queries(self, texts: pa.LargeStringArray) -> list[Numbers]:
-        """Return the distinct terms of every text that the corpus has."""
+        """Return the distinct terms of each text, without terms that the corpus lacks."""
         tokens = self._analyzer.analyze(texts)
         corpus_terms = self._index.find(tokens.keys)
         queries = []
@@ -100,7 +100,7 @@ class Lexicon:
         return queries
 
     def coverage(self, query: Numbers) -> Weights:
-        """Return for every document its share of the query's terms, weighted by rarity."""
+        """Return the share of the query's terms that each document has, weighted by rarity."""
         weights = self.rarity[query]
         if not len(weights) or weights.sum() <= 0:
             return np.zeros(self._counts.shape[0])
@@ -109,12 +109,12 @@ class Lexicon:
         return shares
 
     def _terms(self, row: int) -> tuple[Numbers, NDArray[np.uint8]]:
-        """The distinct terms of a document and how often it has each."""
+        """The distinct terms of a document, and the number of occurrences of each."""
         part = slice(self._counts.indptr[row], self._counts.indptr[row + 1])
         return self._counts.indices[part], self._counts.data[part]
 
     def key_terms(self, row: int, query: Numbers) -> Numbers:
-        """Return the terms with the highest weights of a document that are not in the query."""
+        """Return the terms of a document with the highest weights, without those of the query."""
         terms, counts = self._terms(row)
         is_outside = ~np.isin(terms, query)
         terms, counts = terms[is_outside], counts[is_outside]
@@ -123,7 +123,7 @@ class Lexicon:
         return best
 
     def share(self, terms: Numbers, row: int) -> float:
-        """Return the share of the terms' weight that a document has."""
+        """Return the share of `terms` that a document has, weighted by rarity."""
         weights = self.rarity[terms]
         total = float(weights.sum())
         shared = float(weights[np.isin(terms, self._terms(row)[0])].sum())
@@ -147,11 +147,11 @@ class Lexicon:
     ) -> list[list[Segment]]:
         """Split texts into segments, and mark words shared with a query or generated text.
 
-        With `only_generated` the generated text alone was searched with, so that words of the
-        query count only where it has them too.
+        Use `only_generated` if the search used the generated text without the query. A word of the
+        query is then marked only if the generated text has it too.
 
-        The weight of a word is 3 for the rarest terms, and 0 for function words, numbers, and
-        terms in many documents of the corpus.
+        The weight of a word is 3 for the rarest terms, and 0 for function words, numbers, and terms
+        in many documents of the corpus.
         """
         words = [list(_WORD.finditer(text)) for text in (query, generated, *texts)]
         stems = self._stem({match[0] for row in words for match in row})
@@ -170,7 +170,7 @@ class Lexicon:
         return [_split(text, row, marked) for text, row in zip(texts, words[2:], strict=True)]
 
     def _weights_of_stems(self, text: str) -> dict[str, int]:
-        """Return 1 to 3 for the terms of a text by their rarity; common ones are left out."""
+        """Return weights of 1 to 3 for terms of a text, by rarity; common terms are left out."""
         [terms] = self.queries(pa.array([text], pa.large_string()))
         documents = self._counts.shape[0]
         frequencies = np.diff(self._by_term.indptr)[terms]
@@ -211,12 +211,12 @@ class Lexicon:
         return None if row is None else self._texts[row].as_py() or ""
 
     def spell_terms(self, terms: Iterable[int], text: str) -> list[str]:
-        """Return terms as a text spells them, without repetitions; see `spell`."""
+        """Return terms in the spelling of a text, without repetitions; see `spell`."""
         stems = [self._index.words.text(int(term)) for term in terms]
         return list(dict.fromkeys(self.spell(stems, text)))
 
     def _stem(self, words: Iterable[str]) -> Mapping[str, list[str]]:
-        """Return the stems of words; the mapping also has all words of earlier calls."""
+        """Return the stems of each word; the mapping also has the words of earlier calls."""
         new = [word for word in dict.fromkeys(words) if word not in self._stems]
         if not new:
             return self._stems
