@@ -1,1 +1,1 @@
-"""How work is done: systems on tasks, here or on many workers."""
+"""Evaluate systems on tasks: run and measure them, estimate, explain and reproduce results."""

@@ -48,9 +48,9 @@ _LOCAL_BASIS = f"{CHARACTERS_PER_TOKEN} characters per token; prompts of local m
 def estimate_requests(
     stage: Stage, task: Task, expansion: Generations | None = None
 ) -> Iterator[StageRequests]:
-    """Estimate the requests of every stage that calls a model over HTTP.
+    """Yield the estimated requests of each stage that calls a model over HTTP.
 
-    `expansion` is the expander whose queries this stage searches with.
+    `expansion` holds the generations with which an expander changes the queries of this stage.
     """
     match stage:
         case Retrieval(name=name, retriever=ApiRetriever() as retriever):
@@ -88,24 +88,24 @@ def _estimate_embedding_requests(
 
 @dataclass(frozen=True)
 class TaskSize:
-    """How much text a task has; lengths are means in tokens."""
+    """The amount of text in a task: numbers of texts and their mean lengths."""
 
     task: str
     entry: TaskEntry | None
     documents: int
-    """Distinct texts, because equal texts are encoded once."""
+    """Number of distinct document texts; equal texts are encoded once."""
     document_tokens: float
     document_characters: float
     queries: int
     query_tokens: float
     data: Task | None = None
-    """The task itself, if its data is here and its corpus is the one to estimate for."""
+    """The loaded task; None if its data is not here or its number of documents is replaced."""
 
     @classmethod
     def measure(cls, task: TaskEntry | Task, passages: int | None = None) -> TaskSize:
-        """Take published figures of a registered task, or count the data of a loaded one.
+        """Return the size of a task: published figures, or counts of the texts if it is loaded.
 
-        `passages` replaces the number of documents; their mean length stays the task's.
+        `passages` replaces the number of documents; their mean length stays that of the task.
         """
         entry: TaskEntry | None
         data: Task | None
@@ -133,7 +133,7 @@ class TaskSize:
 
     @cached_property
     def placeholder(self) -> Task:
-        """A small task with texts of the mean lengths and the same number of queries."""
+        """A made-up task: as many queries as the real one, fewer documents, mean lengths."""
         count = min(self.documents, _PLACEHOLDER_DOCUMENTS)
         ids, texts = _make_texts(count, self.document_tokens)
         return Task(
@@ -147,12 +147,12 @@ class TaskSize:
         )
 
     def describe_basis(self, basis: str) -> str:
-        """Add the use of means to the basis of an estimate, if the data is not used."""
+        """Return the basis of an estimate, with a note if means are used instead of the data."""
         return basis if self.data is not None else f"published counts and mean lengths; {basis}"
 
     @property
     def texts(self) -> Task:
-        """The task whose requests are counted: the real one, or the placeholder."""
+        """The task whose requests are counted: the loaded task, or else the placeholder."""
         return self.data or self.placeholder
 
 
@@ -168,7 +168,7 @@ class StageEstimate:
     tokens: int
     """Tokens read and written, after long texts are cut to the model's limit."""
     cached: int = 0
-    """Texts or requests whose answers are stored already; they are not in the other counts."""
+    """Texts or requests whose answers are stored already; no other count includes them."""
     disk_bytes: int | None = 0
     """Size of the stored vectors or index; None if unknown."""
     memory_bytes: int | None = None
@@ -200,7 +200,7 @@ def estimate_stages(
 def estimate_daily_use(
     stage: Stage, size: TaskSize, queries_per_day: int, vector_width: int | None = None
 ) -> list[StageEstimate]:
-    """Estimate the work for new queries per day, none of them cached; the corpus is not counted."""
+    """Estimate a day's work on new queries, none of them cached, without work on the corpus."""
     uncached = replace(size, data=None)
     factor = queries_per_day / max(size.queries, 1)
     return [
@@ -338,7 +338,7 @@ def _name_expander(expansion: Generations) -> str:
 
 
 def _token_limit(settings: Mapping[str, object], *names: str) -> float:
-    """Return the first of these settings that limits a text's tokens; infinity if none does."""
+    """Return the value of the first named setting that limits tokens; infinity if none does."""
     for name in names:
         if settings.get(name):
             return float(str(settings[name]))
@@ -346,6 +346,6 @@ def _token_limit(settings: Mapping[str, object], *names: str) -> float:
 
 
 def _make_texts(count: int, tokens: float) -> tuple[list[str], list[str]]:
-    """Return ids and texts of a given length; distinct, because equal requests count once."""
+    """Return ids and texts of a given length; the texts differ, as equal requests count once."""
     filler = " vivit" * max(0, round(tokens * CHARACTERS_PER_TOKEN / 6) - 1)
     return [str(row) for row in range(count)], [f"{row:05d}{filler}" for row in range(count)]

@@ -1,7 +1,7 @@
 """Estimates of answering the queries of a task, for `r2med estimate --answer-llm`.
 
-They rest on mean lengths. `r2med answer --estimate` counts the prompts themselves and the answers
-that are cached, once the systems have stored results.
+The estimates use mean lengths. `r2med answer --estimate` counts the real prompts and the cached
+answers instead, but needs stored results of the systems.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def estimate_answering(
     k: int,
     samples: int,
 ) -> list[StageEstimate]:
-    """Estimate closed-book and oracle answers, and retrieved and distracted ones per system.
+    """Estimate closed-book and oracle answers once, retrieved and distracted ones per system.
 
-    Oracle prompts are taken to have k passages.
+    Every oracle prompt is assumed to have `k` passages.
     """
     closed = _prompt_length(prompt, size, None)
     with_passages = _prompt_length(prompt, size, k)
@@ -37,7 +37,7 @@ def estimate_answering(
 
 
 def _prompt_length(prompt: AnswerPrompt, size: TaskSize, passages: int | None) -> float:
-    """Return the tokens of a prompt with texts of the mean lengths."""
+    """Return the number of tokens of a prompt whose query and passages have the mean lengths."""
     template = prompt.messages("", None if passages is None else [""] * passages)
     longest = prompt.longest_passage / CHARACTERS_PER_TOKEN
     texts = size.query_tokens + (passages or 0) * min(size.document_tokens, longest)
@@ -45,7 +45,7 @@ def _prompt_length(prompt: AnswerPrompt, size: TaskSize, passages: int | None) -
 
 
 def _row(chat: Chat, size: TaskSize, name: str, tokens: float, samples: int) -> StageEstimate:
-    """Return the estimate of two conditions, whose prompts have `tokens` together."""
+    """Return the estimate for two answer conditions; `tokens` is the length of both prompts."""
     return estimate_requests(
         chat,
         size,
@@ -67,10 +67,10 @@ def estimate_requests(
     prompt_tokens: float,
     answer_tokens: int,
 ) -> StageEstimate:
-    """Estimate requests whose prompts have `prompt_tokens` together.
+    """Return the estimate for some requests; `prompt_tokens` is the sum over all requests.
 
-    An answer has `answer_tokens`, or the expected tokens of the model if fewer; an answer of a
-    reasoning model always has the expected tokens of the model.
+    An answer is assumed to have `answer_tokens` tokens, or the expected tokens of the model if
+    these are fewer; for a reasoning model, it always has the expected tokens of the model.
     """
     llm = chat.llm
     expected = llm.expected_tokens if llm.reasoning else min(llm.expected_tokens, answer_tokens)

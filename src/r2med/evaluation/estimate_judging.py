@@ -1,7 +1,7 @@
 """Estimates of judging what systems retrieve, for `r2med estimate --judge-llm`.
 
-They rest on mean lengths and on the largest possible pool. `r2med judge --estimate` counts the
-prompts themselves and the answers that are cached, once the systems have stored results.
+The estimates use mean lengths and the largest possible pool. `r2med judge --estimate` counts the
+real prompts and the cached answers instead, but needs stored results of the systems.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def estimate_judging(
 ) -> StageEstimate:
     """Estimate judging the pool of several systems, and a calibration sample.
 
-    The pool is taken to be as large as it can be: systems that share no document, none of them
-    judged. The rubric is the default of the task; that of R2MED where its data is not here.
+    The pool is assumed to be as large as possible: the systems share no document, and no document
+    is judged yet. The rubric is the default of the task, or `reasoning` if the task's data is not
+    here.
     """
     documents = min(systems * depth, size.documents)
     requests = (size.queries * documents + calibration) * samples
@@ -46,7 +47,7 @@ def estimate_judging(
 
 
 def _prompt_length(rubric: Rubric, size: TaskSize) -> float:
-    """Return the tokens of a prompt with texts of the mean lengths."""
+    """Return the number of tokens of a prompt whose query and document have the mean lengths."""
     template = rubric.messages(dict.fromkeys(rubric.fields, "-"))
     texts = size.query_tokens + size.document_tokens
     if size.data is not None:

@@ -214,7 +214,10 @@ class _Display:
 
 @contextmanager
 def _progress_display(show: bool | None, total: int) -> Iterator[_Display | None]:
-    """Yield a progress display; None for `show` displays it in a terminal or notebook only."""
+    """Yield the callbacks of a progress display, or None if no progress is shown.
+
+    If `show` is None, progress is shown in a terminal or notebook only.
+    """
     console = import_module("r2med.report.console")
     if show is False or (show is None and not console.is_watched()):
         yield None
@@ -239,7 +242,7 @@ def each_result(
     worker_timeout: float | None = None,
     warn: Warn | None = None,
 ) -> Iterator[Result]:
-    """Yield results as they are made, so that a caller can show them; see `evaluate`."""
+    """Yield each result immediately, so that a caller can show it; see `evaluate`."""
     resources = resources or Resources()
     warn = warn or resources.warn
     store = Store(results)
@@ -275,11 +278,11 @@ def each_result(
 def _run_all(
     systems: Sequence[System], runners: Iterable[TaskRunner], extra_metrics: Sequence[Metric]
 ) -> Iterator[Result]:
-    """Yield results task by task; with workers, BM25 starts on all tasks beforehand.
+    """Yield results task by task; if there are workers, they start BM25 on all tasks first.
 
-    On each task, all results are planned before the first is run, so that a missing model, server
-    or file is reported at once. A result whose work failed on several workers is skipped, and
-    reported after the others.
+    Before anything runs on a task, all of its results are planned, so that a missing model, server
+    or file is reported at once. A result whose work failed on several workers is skipped; a
+    WorkError after the other results reports these failures.
     """
     if any(system.resources.workers for system in systems):
         runners = list(runners)
@@ -315,7 +318,7 @@ def _open_workers(
     device: str | None,
     warn: Warn,
 ) -> Workers | None:
-    """Open the workers of an engine; warn if a model is an object, which they cannot build."""
+    """Open an engine's workers; warn about models given as objects, which workers cannot build."""
     from r2med.execution.processes import open_workers
 
     workers = open_workers(engine, timeout=timeout, device=device, warn=warn)
@@ -328,13 +331,13 @@ def _open_workers(
 
 
 def _as_list(values: object) -> list[Any]:
-    """Return a list; a single value, even an iterable torch model, becomes a list of one."""
+    """Return the values as a list; a single value becomes a list of one, even an iterable model."""
     many = isinstance(values, Iterable) and not isinstance(values, str) and not callable(values)
     return list(cast("Iterable[Any]", values)) if many else [values]
 
 
 def _resolve_tasks(tasks: Sequence[TaskLike], local_tasks: Mapping[str, Path]) -> list[TaskLike]:
-    """Replace suites and comma-separated names by their tasks."""
+    """Replace each suite, and each text with several names, by its tasks."""
     resolved: list[TaskLike] = []
     for task in tasks:
         if not isinstance(task, TaskLike):
@@ -370,7 +373,7 @@ def _build_systems(
 
 
 def _warn_shallow(systems: Sequence[System], metrics: Sequence[Metric], warn: Warn) -> None:
-    """Warn about metrics with a cutoff below the end of a system's lists."""
+    """Warn about metrics whose cutoff is deeper than the lists of a system."""
     for system in systems:
         depth = system.stage.depth
         deeper = [metric for metric in metrics if metric.cutoff and metric.cutoff > depth]

@@ -49,7 +49,7 @@ DEPTH = 1000
 
 @dataclass(frozen=True)
 class Change:
-    """A term's share of a document's score without and with the expansion."""
+    """The contribution of a term to a document's score, without and with the expansion."""
 
     term: str
     before: float
@@ -57,12 +57,12 @@ class Change:
 
     @property
     def difference(self) -> float:
-        """The share with the expansion minus the share without it."""
+        """The contribution with the expansion minus the contribution without it."""
         return self.after - self.before
 
 
 Changes = Mapping[str, Sequence[Change]]
-"""By document, term by term."""
+"""The changes of all terms of a document, by document id."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,13 +75,13 @@ class Explained(Tabular):
     expansion: Expansion | None = None
     """The generated texts; None if the system has no expander, or they are not stored."""
     prompt: str | None = None
-    """The first prompt; None if no model was called, or today's prompt is another one."""
+    """The first prompt; None if no model was called, or if the prompt has changed since then."""
     changes: Changes = field(default_factory=dict)
-    """Changes of the positives' scores, largest first; empty if scores are not sums of terms."""
+    """Changes of each positive's score by term, largest first; empty if scores are not sums."""
     members: Mapping[str, Mapping[str, int | None]] = field(default_factory=dict)
-    """For a fusion, the rank of each positive by stored member; None if it is not listed."""
+    """For a fusion, the rank of each positive in each stored member; None if it is not listed."""
     searched: Mapping[str, float] = field(default_factory=dict)
-    """Share of the expanded query's terms by document; empty if the query is not expanded."""
+    """For each document, the share of the expanded query's terms in it; empty if not expanded."""
     rerank_answers: Sequence[RerankAnswer] = ()
     """The stored thoughts and answers of reranking models about the query."""
 
@@ -97,7 +97,7 @@ class Explained(Tabular):
         return Diagnosis(self.diagnosis.system, (self.diagnosis,)).to_arrow()
 
     def to_json(self) -> dict[str, Any]:
-        """Everything on the page."""
+        """Return the explanation as JSON values."""
         expansion = None
         if self.expansion is not None:
             [generated] = self.expansion.queries
@@ -195,10 +195,10 @@ def explain(
 def expanded_coverage(
     expansion: Expansion, scene: Scene, document_ids: Iterable[str]
 ) -> dict[str, float]:
-    """Return each document's share of the expanded query's terms; rare terms weigh more.
+    """Return for each document the share of the expanded query's terms in it.
 
-    The expanded query is what an expander lets BM25 search with: the query and generated texts, or
-    generated texts one_query.
+    Rare terms weigh more. The expanded query is the text that BM25 searches for: the query and the
+    generated texts, or the generated texts alone.
     """
     texts = [form.lexical for variant in expansion.variants for form in variant]
     [terms] = scene.lexicon.queries(pa.array([" ".join(texts)], pa.large_string()))
@@ -208,7 +208,7 @@ def expanded_coverage(
 
 
 def _mentioned_documents(diagnosis: TaskDiagnosis) -> list[str]:
-    """Return the positives of the diagnosed query and its first documents."""
+    """Return the positives of the diagnosed query and the documents at the top of its ranking."""
     [query] = diagnosis.queries
     return [*_positives(diagnosis), *(ranked.document_id for ranked in query.top)]
 
@@ -222,7 +222,7 @@ def read_generated(result: Result, task: Task, query_id: str) -> Expansion | Non
 
 
 Preparing = Callable[[Bm25Retriever, Task], Bm25Searcher]
-"""Prepares a corpus for searching."""
+"""A function that returns the searcher of a BM25 retriever for the corpus of a task."""
 
 
 def term_changes(
@@ -232,7 +232,7 @@ def term_changes(
     document_ids: Iterable[str],
     prepare: Preparing = Bm25Retriever.prepare,
 ) -> tuple[str, Changes]:
-    """Return the spec below a system's rerankers, and each term's share of the scores there.
+    """Return a system's spec without rerankers, and each term's contribution to its scores.
 
     The changes are empty if scores are not sums of terms. `before` and `after` differ only if the
     system expands its queries. `prepare` may return a cached searcher.
@@ -246,7 +246,7 @@ def term_changes(
 
 @dataclass(frozen=True, eq=False)
 class StoredPipeline:
-    """The recorded stages below the rerankers of a result.
+    """The recorded stages of a result that come before its rerankers.
 
     Only recorded settings are read. Nothing is built from the spec of a stored result, so no code
     that a stored file names is imported.
@@ -254,7 +254,7 @@ class StoredPipeline:
 
     result: Result
     spec: str
-    """The system below the rerankers."""
+    """The spec of the system without its rerankers."""
     members: tuple[str, ...]
     """The specs of a fusion's members; empty if it is not a fusion."""
     expander: Mapping[str, Any] | None
@@ -284,7 +284,7 @@ class StoredPipeline:
         return cls(result, spec, members, _find_expander(pipeline), _recorded_bm25(search))
 
     def expansion(self, one_query: Task) -> Expansion | None:
-        """Read the stored generations of a task with one query; None if they cannot be read."""
+        """Read the stored generations for the queries of a task; None if they cannot be read."""
         path = self._generations_path(one_query)
         if self.expander is None or path is None:
             return None
@@ -311,10 +311,10 @@ class StoredPipeline:
         return None
 
     def _generations_path(self, task: Task) -> Path | None:
-        """Find the file of generations that the record names.
+        """Return the file of generations that the record names; None if it may not be read.
 
         A record may come from someone else and name any file. So only files in the home folder or
-        the task's data folder are read, and others only if their hash is in the record.
+        the task's data folder are read, and any other file only if its hash is in the record.
         """
         all_facts = self.result.record.facts.values()
         facts = next((facts for facts in all_facts if "generations_from" in facts), {})
@@ -346,7 +346,7 @@ def _find_expander(identity: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def _recorded_bm25(identity: Any) -> Bm25Retriever | None:
-    """Return the BM25 variant with the recorded settings; None for any other retriever."""
+    """Return a BM25 retriever with the recorded settings; None if it is another retriever."""
     retriever = identity.get("retriever") if isinstance(identity, Mapping) else None
     if not isinstance(retriever, Mapping) or retriever.get("backend") != "bm25":
         return None
@@ -356,7 +356,7 @@ def _recorded_bm25(identity: Any) -> Bm25Retriever | None:
 
 
 def _recorded_prompt(result: Result, one_query: Task, resources: Resources) -> str | None:
-    """Return the first prompt of a live expansion, if today's prompt is the recorded one.
+    """Return the first prompt of a live expansion; None if the prompt has changed since then.
 
     The expander is rebuilt from the spec only if all stages of the spec are registered.
     """
@@ -392,7 +392,7 @@ def _run(system: System, task: Task, one_query: Task) -> Explained:
     deeper = replace(cast("Retrieval | Fused", stage.first), depth=DEPTH)
 
     def sort_ties(run: Run) -> Run:
-        """Sort ties as for measuring down to the depth of a result; leave the order below it."""
+        """Order ties as in measuring, down to the depth of a result; keep all deeper ranks."""
         measured = sort_lists(run.truncate(stage.depth), stage.ties(one_query)).ranking(query_id)
         return Run.from_lists({query_id: measured + run.ranking(query_id)[stage.depth :]})
 
@@ -411,7 +411,7 @@ def _run(system: System, task: Task, one_query: Task) -> Explained:
 
 
 def _select_query(task: Task, query_id: str) -> Task:
-    """Return the task with one of its queries."""
+    """Return the task with this query as its only query."""
     return replace(task, queries=task.queries.filter(pc.equal(task.queries.ids, query_id)))
 
 
@@ -428,7 +428,7 @@ def _changes(
     document_ids: Iterable[str],
     prepare: Preparing = Bm25Retriever.prepare,
 ) -> Changes:
-    """Return the changes by document, the largest difference first."""
+    """Return the changes by document id; in each document, the largest change comes first."""
     if retriever is None:
         return {}
     text = searched = one_query.queries.texts[0].as_py()

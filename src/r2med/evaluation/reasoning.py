@@ -1,8 +1,8 @@
-"""Does reasoning help search? The effect of an expansion, and on which queries.
+"""Compare two systems, usually with and without an expansion: does reasoning help search?
 
-Two systems are compared, usually one with and one without an expansion: by how many words a query
-shares with its positives, by whether the generated text names the answer, by the causes of misses
-in each family of tasks, and by the generated words that brought wrong documents into the top ten.
+Scores are compared in groups of queries: by the share of the query's words in its positives, and by
+whether the generated text names the answer. The causes of misses are compared in each family of
+tasks. Generated words that brought wrong documents into the top ten are listed.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ _MOST_WORDS = 20
 
 @dataclass(frozen=True)
 class QueryGroup:
-    """Queries that have something in common, under both systems; scores are 0 to 1."""
+    """A group of queries with their mean scores under both systems, from 0 to 1."""
 
     name: str
     queries: int
     score_a: float
     score_b: float
     difference: Interval
-    """The 95 % interval of A minus B."""
+    """The 95 % confidence interval of the mean score of A minus that of B."""
 
     @property
     def change(self) -> float:
-        """A minus B."""
+        """The mean score of A minus that of B."""
         return self.score_a - self.score_b
 
 
 @dataclass(frozen=True)
 class MissCount:
-    """How often a cause explains missed positives of a family of tasks."""
+    """How many missed positives of a family of tasks have one cause, under A and under B."""
 
     family: str
     cause: str
@@ -67,42 +67,42 @@ class MissCount:
 
 @dataclass(frozen=True)
 class GeneratedWord:
-    """A generated word in non-relevant documents that only A has in its top ten."""
+    """A generated word in non-relevant documents in the top ten of A that are not in that of B."""
 
     word: str
     queries: int
     documents: int
     example: str
-    """A query and a document, as QUERY: DOCUMENT."""
+    """A query id and a document id, joined as QUERY: DOCUMENT."""
 
 
 @dataclass(frozen=True)
 class SampleScores:
-    """The scores of the samples of one expander on one task, each searched with alone."""
+    """The scores of one expander's samples on one task, if each sample is searched for alone."""
 
     system: str
     task: str
     scores: tuple[float, ...]
     variance: float
-    """The unbiased variance over the samples, which differ by their seeds."""
+    """The unbiased variance of the scores; the samples differ by their random seeds."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReasoningStudy(Tabular):
-    """The differences between A and B, by group of queries."""
+    """A comparison of two systems, A and B, by groups of queries and causes of misses."""
 
     a: str
     b: str
     metric: str
     queries: int
     quarters: tuple[QueryGroup, ...]
-    """By the share of the query's words in its positives, the lowest first."""
+    """Queries grouped by the share of their words in their positives, the lowest share first."""
     naming: tuple[QueryGroup, ...]
     """Queries whose generated text names the answer, and others; empty without generations."""
     misses: tuple[MissCount, ...]
     pulling_words: tuple[GeneratedWord, ...]
     samples: tuple[SampleScores, ...] = ()
-    """Of systems that search with several samples one by one (`combine=fuse`)."""
+    """Scores of single samples, for systems that search for each separately (`combine=fuse`)."""
     notices: tuple[str, ...] = ()
 
     is_drawn = True
@@ -126,19 +126,19 @@ class ReasoningStudy(Tabular):
         return make_table(columns | dict.fromkeys(scores, float), rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; scores are 0 to 1."""
+        """Return all fields as JSON values; scores are 0 to 1."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class _QueryCase:
-    """One query under both systems."""
+    """One query with its scores under both systems."""
 
     score_a: float
     score_b: float
     overlap: float
     names_answer: bool | None
-    """None if there is no generation or no answer."""
+    """Whether the generated text names the answer; None without a text or an answer."""
 
 
 def study_reasoning(
@@ -149,10 +149,12 @@ def study_reasoning(
     root: str | Path | None = None,
     tell: Warn = log_warning,
 ) -> ReasoningStudy:
-    """Compare two systems by overlap, generations and causes of misses; named as in `compare`.
+    """Compare two systems in groups of queries, and by the causes of their misses.
+
+    Systems are named as in `compare`. Generated texts are those of the first system.
 
     Raises:
-        UsageError: Not two systems are given.
+        UsageError: The number of systems is not two.
     """
     if len(systems) != 2:
         raise UsageError(f"a study compares two systems, A and B; {len(systems)} are given.")
@@ -210,7 +212,7 @@ def study_reasoning(
 
 @dataclass(frozen=True, eq=False)
 class _DiagnosedTask:
-    """Both systems on one task."""
+    """The diagnoses of both systems on one task."""
 
     scene: Scene
     a: TaskDiagnosis
@@ -227,7 +229,11 @@ class _DiagnosedTask:
     def find_pulling_words(
         self, generated: Mapping[str, str]
     ) -> Iterator[tuple[str, tuple[str, str]]]:
-        """Yield generated words in non-relevant documents that only A has in its top ten."""
+        """Yield generated words in non-relevant documents that only A has in its top ten.
+
+        Each word comes with an example, a query id and a document id. Words of the query are left
+        out.
+        """
         lexicon = self.scene.lexicon
         tops_b = {
             finding.query_id: {document.document_id for document in finding.top}
@@ -252,7 +258,7 @@ class _DiagnosedTask:
 
 
 def _read_generated(system: SelectedSystem, task: Task) -> dict[str, str] | None:
-    """Return by query the generated texts of a stored result; None if there are none."""
+    """Return the generated texts of a stored result by query id; None if there are none."""
     result = system.results.get(task.name)
     if not isinstance(result, Result):
         return None
@@ -287,7 +293,7 @@ def _names_answer(generated: str | None, answer: str | None) -> bool | None:
 
 
 def _quarters(cases: Sequence[_QueryCase]) -> Iterator[QueryGroup]:
-    """Yield four groups of about the same size, from the least overlap to the most."""
+    """Yield four groups of about the same size, in ascending order of overlap."""
     ordered = sorted(cases, key=lambda case: case.overlap)
     for part in np.array_split(np.arange(len(ordered)), min(_QUARTERS, len(ordered))):
         group = [ordered[index] for index in part]
@@ -324,7 +330,7 @@ def _most_frequent(pulling: Mapping[str, Sequence[tuple[str, str]]]) -> tuple[Ge
 
 
 def missing_generations_hint(study: ReasoningStudy) -> str | None:
-    """Say why there are no figures about generations, or None."""
+    """Return the reason why figures about generations are missing; None if they are not."""
     if study.naming or not study.notices:
         return None
     return (

@@ -96,7 +96,7 @@ def reproduce(
 
 @dataclass(frozen=True, eq=False)
 class Reproduction(Tabular):
-    """A published system run here, task by task."""
+    """The figures of a published system and of our run of it, task by task."""
 
     system: str
     """The spec that ran."""
@@ -113,7 +113,7 @@ class Reproduction(Tabular):
         return make_table(table_columns(Reproduced) | more, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, values 0 to 1."""
+        """Return all fields as JSON values; figures are 0 to 1."""
         origins = self.published.origins
         rows = [
             {**asdict(row), "difference": row.difference, "origin": origins.get(row.task)}
@@ -140,18 +140,18 @@ class Reproduced:
     """Our figure with tied documents in the worst and in the best order."""
     reasons: tuple[str, ...] = ()
     missing: str | None = None
-    """The reason if the system could not run, with the command that helps."""
+    """Why the system could not run, with the command that helps; None if it ran."""
 
     @property
     def difference(self) -> float | None:
-        """Ours minus published."""
+        """Our figure minus the published one; None if either is missing."""
         if self.ours is None or self.published is None:
             return None
         return self.ours - self.published
 
 
 def find_published(system_spec: str, suite: str) -> Printed:
-    """Return the published system of a spec; UsageError with the reason if there is none."""
+    """Return the published system with this spec; a UsageError says why there is none."""
 
     def remove_generations(unit: Unit) -> Unit:
         options = tuple(option for option in unit.options if option != _PUBLISHED_GENERATIONS)
@@ -183,7 +183,7 @@ def find_published(system_spec: str, suite: str) -> Printed:
 
 
 def use_published_generations(system_spec: str) -> str:
-    """Return the spec in which every expander reads its published generations."""
+    """Return the spec with every expander set to read its published generations."""
 
     def add_option(unit: Unit) -> Unit:
         entry = find_entry(unit.name)
@@ -231,7 +231,10 @@ def compare_with_published(
 
 
 def judge_difference(our_value: float, published: float, decimals: int) -> ReproductionVerdict:
-    """Return `equal` if ours rounds to the published digits, up or down at a final 5."""
+    """Return how close two figures are; `equal` if ours rounds to the published digits.
+
+    A final 5 may round up or down.
+    """
     gap = abs(our_value - published)
     if gap <= 0.5 * 10.0**-decimals + _NOISE:
         return "equal"

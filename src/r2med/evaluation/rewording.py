@@ -24,18 +24,18 @@ _YES = re.compile(r"\W*yes\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Rewording:
-    """One other wording of the queries of a task."""
+    """Another wording of the queries of a task."""
 
     name: str
     texts: Mapping[str, str]
-    """By query id; queries without an entry keep their wording."""
+    """The new text by query id; queries without an entry keep their wording."""
     rejected: int = 0
-    """Wordings of the language model that were not used: another meaning, or no text."""
+    """Texts of the language model that were not used: empty, or with another meaning."""
 
     def apply(self, task: Task) -> Task:
-        """Return the task with reworded queries; means and leaderboards never include it.
+        """Return the task with the new query texts; means and leaderboards never include it.
 
-        Its corpus is the same, so cached indexes and embeddings of documents are reused.
+        The corpus is the same, so cached indexes and embeddings of documents are reused.
         """
         texts = [self.texts.get(query_id, text) for query_id, text in task.queries.items()]
         queries = replace(task.queries, texts=pa.array(texts, pa.large_string()))
@@ -45,7 +45,7 @@ class Rewording:
 def read_rewordings(path: Path, task: Task) -> list[Rewording]:
     """Read other wordings from JSON lines.
 
-    The first lines of all queries are the first wording, the second lines the second, and so on.
+    The first line of each query is part of the first wording, its second line of the second, ...
 
     Raises:
         DataError: A line is not valid, or names a query that the task does not have.
@@ -128,7 +128,7 @@ def _check_meanings(
     texts: Sequence[str],
     resources: Resources,
 ) -> list[bool]:
-    """Ask for each wording whether it means the same as the query."""
+    """Return for each wording whether the model says that it means the same as the query."""
     requests = [
         _ask(prompt, query=text, reworded=reworded)
         for (_, text), reworded in zip(queries, texts, strict=True)

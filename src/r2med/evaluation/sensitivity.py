@@ -44,11 +44,11 @@ class VariationScore:
     """`original`, or the paraphrased instruction, or the name of the rewording."""
     score: float
     changed_queries: int
-    """Queries whose score differs from that under the original wording."""
+    """Number of queries whose score differs from their score under the original wording."""
     difference: float | None = None
-    """The score minus that of the other system under the same wording."""
+    """The score minus the other system's score under the same wording; None without one."""
     p: float | None = None
-    """p-value of that difference, for this wording alone."""
+    """p-value of `difference`, computed for this wording alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +61,9 @@ class Sensitivity(Tabular):
     queries: int
     scores: tuple[VariationScore, ...]
     stability: float
-    """Mean over queries of the standard deviation of the score over wordings."""
+    """Standard deviation of a query's score over all wordings, averaged over the queries."""
     unstable_queries: tuple[tuple[str, float], ...]
-    """Queries with the largest standard deviations, largest first."""
+    """At most ten query ids with the largest standard deviations, largest first."""
     against: str | None = None
     rejected: int = 0
     """Reworded queries that were not used because their meaning changed."""
@@ -104,7 +104,7 @@ class Sensitivity(Tabular):
         return make_table(columns, [asdict(score) for score in self.scores])
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; scores are 0 to 1."""
+        """Return all fields as JSON values; scores are 0 to 1."""
         more = {"spread": self.spread, "changes_sign": self.changes_sign}
         return {**asdict(self), **more}
 
@@ -208,14 +208,14 @@ def _has_instruction(spec: Spec) -> bool:
 
 
 def _instruction_of(unit: Unit) -> str:
-    """Return the query instruction of a unit, or an empty text."""
+    """Return the query instruction of a unit; empty if it has none."""
     if find_entry(unit.name) is None:
         return ""
     return str(configure(unit).fields.get("query_instruction", ""))
 
 
 def _reword_instruction(spec: Spec, paraphrase: str | None) -> Spec:
-    """Return the system with a paraphrase in every instruction; None changes nothing."""
+    """Return the spec with the paraphrase in every instruction; None changes nothing."""
     if paraphrase is None:
         return spec
 

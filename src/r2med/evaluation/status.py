@@ -39,7 +39,7 @@ End = Literal["finished", "failed", "stopped"]
 
 @dataclass
 class CellStatus:
-    """One system on one task."""
+    """The status of one system on one task."""
 
     task: str
     system: str
@@ -49,18 +49,18 @@ class CellStatus:
 
 @dataclass
 class Status:
-    """One evaluation; `end` is None while it runs."""
+    """The status of one evaluation; `end` is None while it runs."""
 
     pid: int
     born: str | None
-    """Start time of the process, because the system reuses process numbers."""
+    """Start time of the process; a later process may have the same number."""
     started: str
     updated: str
     cells: tuple[CellStatus, ...]
     end: End | None = None
     problem: str = ""
     host: str = ""
-    """The name of the machine, because process numbers are valid on one machine only."""
+    """Name of the machine; a process number is valid on one machine only."""
 
     @property
     def ahead(self) -> list[CellStatus]:
@@ -73,7 +73,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """Expected seconds, by the mean of the cells that were run; None before the first."""
+        """Expected seconds to the end, from the mean of cells that ran; None before the first."""
         seconds = [cell.seconds for cell in self.cells if cell.state == "done" and cell.seconds]
         if self.end or not seconds:
             return None
@@ -83,9 +83,10 @@ class Status:
 def track_status(
     results: Iterator[Result], root: Path, cells: Sequence[tuple[str, str]]
 ) -> Iterator[Result]:
-    """Yield results as they arrive, in the order of `cells`, and update the status file.
+    """Yield results as they arrive, and update the status file after each result.
 
-    Cells that are skipped have failed. A folder that cannot be written to gets no status file.
+    Results come in the order of `cells`; a cell that is skipped counts as failed. If the folder
+    cannot be written to, no status file is made.
     """
     with suppress(OSError):
         for old in _files(root)[: -_KEPT + 1]:
@@ -126,7 +127,7 @@ def track_status(
 
 
 def _is_of_task(name: str, task: str) -> bool:
-    """Return whether a result's task is the task of a cell, or a sample of it."""
+    """Return whether the task `name` of a result is the task of a cell, or a sample of it."""
     return name == task or name.startswith(f"{task} (")
 
 
@@ -143,9 +144,10 @@ def _write(status: Status, root: Path) -> None:
 
 
 def read_statuses(root: Path) -> list[Status]:
-    """Return the evaluations in a results folder, newest first; unreadable files are left out.
+    """Return the status of each evaluation in a results folder, newest first.
 
-    An unfinished evaluation whose process does not exist any more counts as stopped.
+    Unreadable files are left out. An unfinished evaluation counts as stopped if its process does
+    not exist any more.
     """
     statuses = []
     for path in reversed(_files(root)):

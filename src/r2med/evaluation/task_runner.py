@@ -63,7 +63,7 @@ _NEAREST = 100
 
 @dataclass(frozen=True)
 class PlannedResult:
-    """A stage that is bound to a task, with the identity and key of its result."""
+    """A stage that is bound to a task, with the identity and key that its result will have."""
 
     stage: Stage
     identity: Mapping[str, object]
@@ -79,7 +79,7 @@ class PlannedResult:
 
 @dataclass(frozen=True)
 class TaskRunner:
-    """Returns results on one task, from the store or by running stages; none is run twice."""
+    """Returns results on one task, stored or newly run; the same stage is never run twice."""
 
     task: Task
     store: Store
@@ -89,14 +89,14 @@ class TaskRunner:
     force: bool = False
     strict: bool = False
     finished: dict[tuple[str, str], Result] = field(default_factory=dict)
-    """By key and spec: systems of one identity can have several specs."""
+    """Results by key and spec, because systems with one identity can have several specs."""
     runs: dict[str, Run] = field(default_factory=dict)
-    """By key: runs that were made now, so that they need not be read back."""
+    """Runs that this object has made, by key, so that they need not be read back."""
     started: dict[str, Callable[[], list[StageOutput]]] = field(default_factory=dict)
-    """By key: stages that workers run already; call the value to wait for the output."""
+    """Stages that workers already run, by key; calling the value waits for the output."""
 
     def start_on_workers(self, system: System) -> None:
-        """Let workers run the stages of a system that need no model, while others run here."""
+        """Start the BM25 stages of a system on workers, unless they have a stored result."""
         task, workers = self.task, system.resources.workers
         if workers is None:
             return
@@ -120,7 +120,10 @@ class TaskRunner:
     def result(
         self, system: System, planned: PlannedResult, extra_metrics: Sequence[Metric]
     ) -> Result:
-        """Return the planned result of a system, with the stored metrics and extra ones."""
+        """Return the result of a system, running the system if no result is stored.
+
+        `extra_metrics` are measured besides the usual ones.
+        """
         result = self._result(planned, system.resources, extra_metrics)
         stored, spec = result.record.system, planned.stage.text
         if system.label in (None, stored.label) and spec in (stored.spec, *stored.other_specs):
@@ -155,7 +158,10 @@ class TaskRunner:
         resources: Resources,
         extra_metrics: Sequence[Metric],
     ) -> Result:
-        """Run a stage, measure and store it, with the label and metrics of the stored result."""
+        """Run a stage, measure the run and store the result.
+
+        If there is a stored result, the new one keeps its label and metrics.
+        """
         if wait_for_output := self.started.pop(planned.key, None):
             [output] = wait_for_output()
         else:
@@ -175,7 +181,7 @@ class TaskRunner:
     def _add_metrics(
         self, planned: PlannedResult, stored: Result, extra_metrics: Sequence[Metric]
     ) -> Result:
-        """Measure the run of a stored result by more metrics, and store it again."""
+        """Measure the run of a stored result by more metrics, and store the result again."""
         with self.store.lock_folder(self._folder(planned)):
             stored = self._read_stored(planned) or stored  # another process may have added metrics
             output = StageOutput(stored.run, stored.record.facts, stored.record.costs)
@@ -185,7 +191,7 @@ class TaskRunner:
             return self.store.write(record, stored.run, scores, key=planned.key)
 
     def _discard_index(self, stage: Stage) -> None:
-        """If everything is to be computed again, delete the index that BM25 has cached."""
+        """Delete the index that BM25 has cached, if everything is to be computed again."""
         if self.force and isinstance(stage, Retrieval):
             discard_index = getattr(stage.retriever, "discard_index", None)
             if discard_index is not None:
@@ -197,7 +203,7 @@ class TaskRunner:
         return StageContext(self.task, run, warn=self.warn, strict=strict)
 
     def _run_member(self, resources: Resources, stage: Stage, context: StageContext) -> StageOutput:
-        """Return the output of a stage that another one builds on, from its separate result."""
+        """Return the output of a stage that another stage uses; it has a separate result."""
         planned = PlannedResult.of(stage, self.task)
         was_finished = (planned.key, stage.text) in self.finished
         result = self._result(planned, resources, ())
@@ -228,7 +234,10 @@ class TaskRunner:
         stored: Result | None,
         extra_metrics: Sequence[Metric],
     ) -> tuple[Record, Scores]:
-        """Measure a run and make its record, with the names and metrics of a stored result."""
+        """Measure a run; return its record and scores.
+
+        If there is a stored result, the new record keeps its names and metrics.
+        """
         task, stage, run = self.task, planned.stage, output.run
         metrics = _metrics_of(stored, extra_metrics)
         reranking, safeguard = None, None
@@ -290,7 +299,7 @@ class TaskRunner:
     def _index_loss(
         self, stage: Stage, run: Run, scores: Scores, resources: Resources
     ) -> dict[str, object]:
-        """Compare the run of an approximate index with exact search by the same system."""
+        """Return how much an approximate index loses against exact search by the same system."""
         from r2med.measure.significance import compare_columns
         from r2med.retrieve.dense.milvus import SETTINGS
 
@@ -333,7 +342,7 @@ def _metrics_of(stored: Result | None, extra_metrics: Sequence[Metric]) -> list[
 
 
 def _data_folder(task: Task, root: Path) -> str | None:
-    """Return the folder of the data, relative to the results folder so that both can be moved."""
+    """Return the data folder, relative to the results folder, so that both can be moved."""
     if not task.source.is_dir():
         return None
     split = f"#{task.split}" if task.split and task.name.endswith(f"#{task.split}") else ""
@@ -341,7 +350,7 @@ def _data_folder(task: Task, root: Path) -> str | None:
 
 
 def _approximate_retriever(stage: Stage) -> str | None:
-    """Return the name of the retriever of a stage if its index is approximate."""
+    """Return the name of a stage's retriever if its index is approximate, otherwise None."""
     match stage:
         case Retrieval(name=name, retriever=retriever):
             return name if getattr(retriever, "approximate", False) else None
@@ -351,6 +360,6 @@ def _approximate_retriever(stage: Stage) -> str | None:
 
 
 def _pairs(run: Run) -> list[tuple[str, str]]:
-    """Return the query and the document of every entry of a run."""
+    """Return the query id and document id of every entry of a run."""
     table = run.to_table()
     return list(zip(table["query_id"].to_pylist(), table["document_id"].to_pylist(), strict=True))

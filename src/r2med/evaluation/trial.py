@@ -20,7 +20,7 @@ class Tried:
     """The rankings and costs of one query."""
 
     stages: list[tuple[str, list[tuple[str, float]]]]
-    """The spec and the best documents with scores of every stage, the first stage first."""
+    """For each stage, first to last: its spec, and its best documents with their scores."""
     costs: tuple[StageCost, ...]
     searched: str
     """The expanded query; empty if the system does not expand queries."""
@@ -39,7 +39,7 @@ def try_query(
     ask_models: bool = True,
     depth: int = 10,
 ) -> Tried:
-    """Run one query; nothing is stored.
+    """Run one query and return its rankings and costs; no result is stored.
 
     Args:
         system: The system.
@@ -73,7 +73,11 @@ def try_query(
 
 
 def _check_requests(stage: Stage, task: Task, *, ask_models: bool) -> None:
-    """Raise LimitError if a stage calls a model that costs money, or any without `ask_models`."""
+    """Raise LimitError if a stage calls a model that is not allowed.
+
+    Without `ask_models`, no stage may call a model over HTTP (AsksModelError). Otherwise, no stage
+    may call a model that may cost money.
+    """
     for name, estimate in estimate_requests(stage, task):
         if not ask_models:
             raise AsksModelError(f"{name} calls a language model.")

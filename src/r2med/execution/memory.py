@@ -1,4 +1,4 @@
-"""Whether an error means that memory ran out."""
+"""Recognise errors that mean that memory ran out."""
 
 from __future__ import annotations
 

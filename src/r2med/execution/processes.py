@@ -42,7 +42,7 @@ def open_workers(
     device: str | None = None,
     warn: Warn = log_warning,
 ) -> Workers | None:
-    """Return the workers of an engine, or None for this process.
+    """Return the workers of an engine; None if the work runs in this process.
 
     Args:
         engine: local, processes, processes=N, ray or ray=ADDRESS.
@@ -137,7 +137,7 @@ class ProcessWorkers(Workers):
         device: str | None,
         warn: Warn,
     ) -> None:
-        """Choose the number of workers by the GPUs and cores of this machine if `count` is None."""
+        """Store the settings; if `count` is None, GPUs and cores decide the number of workers."""
         super().__init__(name, timeout=timeout, warn=warn)
         self._gpus = visible_gpus() if device is None else []
         self._count = count or divide_cores(usable_cores(), len(self._gpus))[0]
@@ -161,7 +161,7 @@ class ProcessWorkers(Workers):
 
 
 def visible_gpus() -> list[str]:
-    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs that this process may use, named as in CUDA_VISIBLE_DEVICES."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
         return [name for name in listed.split(",") if name.strip()]

@@ -75,7 +75,11 @@ class ActorHandle(WorkerHandle):
         self._report_waiting = report_waiting
 
     def call(self, method: str, *arguments: Any, seconds: float | None) -> WorkerAnswer:
-        """Call the actor; warn if the cluster has no room for it within half a minute."""
+        """Send a request to the actor and return its answer.
+
+        The first request waits without a time limit for room in the cluster; after half a minute,
+        it warns.
+        """
         reference = getattr(self._actor, method).remote(*arguments)
         try:
             if method == "begin":
@@ -108,7 +112,7 @@ class RayWorkers(Workers):
         self._ray: Any = None
         self._started_here = False
         self._open_folder = ExitStack()
-        """Removes the private folder of a cluster that was started here."""
+        """Deletes, when closed, the private folder of a cluster that was started here."""
         self._checked_at = 0.0
         self._count = 0
         self._resources_each: dict[str, int] = {}
@@ -137,13 +141,13 @@ class RayWorkers(Workers):
         return ActorHandle(self._ray, actor, self._report_waiting)
 
     def _report_waiting(self) -> None:
-        """Warn that no worker could start yet, unless others are running."""
+        """Warn that the cluster has no room for a worker yet, unless other workers run."""
         with self._changed:
             if not any(handle.ready for handle in self._handles):
                 self._warn_once("the Ray cluster has no room for a worker yet; waiting for it.")
 
     def _connect(self) -> Any:
-        """Return the module `ray`, connected to the cluster at the address or to a new one here."""
+        """Connect to the cluster at the address, or start one here; return the module `ray`."""
         if self._ray is not None:
             return self._ray
         for name, value in _SETTINGS.items():
@@ -175,7 +179,7 @@ class RayWorkers(Workers):
 
 
 def _set_token() -> None:
-    """Make a cluster that starts here require a token; Ray reads the variables on import."""
+    """Make a cluster that starts here require a token; has no effect after Ray is imported."""
     if "ray" in sys.modules:  # too late to set them: the caller has imported Ray
         return
     for name, value in _OWN_CLUSTER.items():
@@ -185,12 +189,15 @@ def _set_token() -> None:
 
 
 def cluster_folder() -> AbstractContextManager[Path]:
-    """A new private folder for a cluster; removes the folders of commands that were killed."""
+    """Return a context manager for a new private folder of a cluster.
+
+    Folders of commands that were killed are removed.
+    """
     return temporary_folder(_SHORT_FOLDER, "r2med-ray-")
 
 
 def _start_cluster(ray: Any, folder: Path) -> None:
-    """Start a cluster on this machine whose files, in `folder`, only this user can reach."""
+    """Start a cluster on this machine; its files are in `folder`, readable for this user only."""
     with _private_files():
         start_node(
             lambda: ray.init(
@@ -224,7 +231,7 @@ def start_node(start: Callable[[], _Node]) -> _Node:
 
 
 def _end_processes(problem: Exception) -> None:
-    """Stop processes of a failed start, which are only reachable from the exception's frames."""
+    """Stop the processes of a failed start, which are found in the frames of the exception."""
     from ray._private.node import Node
 
     for frame, _ in traceback.walk_tb(problem.__traceback__):
@@ -250,10 +257,10 @@ def _close_if_alive(reference: weakref.ref[RayWorkers]) -> None:
 
 
 def _check_address(engine: str, address: str | None) -> None:
-    """Raise at once if nothing answers at HOST:PORT; Ray itself would retry for minutes.
+    """Raise at once if no cluster answers at HOST:PORT; Ray itself would retry for minutes.
 
-    Ray connects from compiled code, so this function checks offline mode. Names such as `auto`
-    mean a cluster on this machine.
+    Offline mode is checked here, because Ray connects from compiled code. Names such as `auto` mean
+    a cluster on this machine.
     """
     if address not in (None, *_RAY_NAMES):
         check_address(address)

@@ -73,7 +73,7 @@ class Resources:
 
     @contextmanager
     def ignore_caches(self) -> Iterator[None]:
-        """Recompute everything local while the block runs; cached answers of servers are used."""
+        """Recompute all local work while the block runs; cached answers of servers are used."""
         previous = self.ignores_caches
         self.ignores_caches = True
         try:
@@ -83,7 +83,7 @@ class Resources:
 
     @property
     def remote(self) -> Remote:
-        """The models behind HTTP: one budget, and one chat client per model."""
+        """The clients of all models behind HTTP: one budget, and one chat client per model."""
         if self._remote is None:
             from r2med.remote.chat import Remote
 

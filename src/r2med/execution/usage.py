@@ -20,23 +20,23 @@ class Usage:
     """Texts, pairs or calls that a cache answered. They are not counted in `texts`, `tokens`,
     `calls` and `money`."""
     cached_tokens: int | None = None
-    """Tokens that the cached answers of language models once needed."""
+    """Tokens that the cached answers of language models used when they were made."""
     cached_money: float | None = None
     answer_seconds: float | None = None
-    """Wall time of the requests to language models; cached answers count with their first time."""
+    """Wall time of the requests to language models; a cached answer counts its original time."""
     request_p50: float | None = None
     """Median seconds of one request, from sending it to the last byte of the answer."""
     request_p95: float | None = None
-    """95th percentile of the same."""
+    """95th percentile of the seconds of one request."""
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Usage:
-        """Return the figures among the facts of a stage."""
+        """Return the usage figures among the facts of a stage."""
         names = [field.name for field in fields(cls)]
         return cls(**{name: facts[name] for name in names if _is_number(facts.get(name))})
 
     def __add__(self, right: Usage) -> Usage:
-        """Add the figures; of request times, which cannot be added, the longer one is kept."""
+        """Add the figures of two steps; of their request times, the longer ones are kept."""
         total: dict[str, Any] = {}
         for field in fields(Usage):
             values = [getattr(usage, field.name) for usage in (self, right)]

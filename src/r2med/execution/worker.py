@@ -35,12 +35,12 @@ class Worker:
 
     def __init__(self) -> None:
         self._held: dict[object, Any] = {}
-        """Stages by their spec and shared inputs by their key, most recently used last."""
+        """Stages by spec, and shared inputs by key; the most recently used is last."""
         self._warnings: list[str] = []
         self._shares_home = False
 
     def begin(self, home: tuple[Path, str] | None, folder: Path) -> WorkerAnswer:
-        """Return the version and host name, and use the driver's home if it can be reached.
+        """Use the driver's home if it can be reached; return r2med's version and the host name.
 
         Args:
             home: A file in the driver's home, and its content. The content is compared because
@@ -74,19 +74,19 @@ class Worker:
     def work(
         self, stage: StageSpec, function: Callable[[Any, Any], Iterable[Any]], work_input: Any
     ) -> WorkerAnswer:
-        """Return the outputs of a function for one input."""
+        """Return the outputs of a function that is called with a stage and one input."""
         return self._answer(stage, lambda: list(function(self._stage(stage), work_input)))
 
     def work_on_held(
         self, stage: StageSpec, function: Callable[[Any, Any], Iterable[Any]], key: str
     ) -> WorkerAnswer:
-        """Return the outputs of a function for a shared input."""
+        """Return the outputs of a function for the shared input held under `key`."""
         if key not in self._held:
             return WorkerAnswer([], WorkError("the worker no longer holds the shared input"))
         return self.work(stage, function, self._held[key])
 
     def _answer(self, stage: StageSpec, compute: Callable[[], list[Any]]) -> WorkerAnswer:
-        """Compute outputs; if memory runs out, drop all other stages and try once more."""
+        """Return the computed outputs; if memory runs out, drop other stages and try again."""
         outputs: list[Any] = []
         error: R2MedError | None = None
         try:
@@ -106,7 +106,7 @@ class Worker:
         return WorkerAnswer(outputs, error, warnings, tuple(self._held))
 
     def _stage(self, stage: StageSpec) -> Any:
-        """Return the stage of a spec, built on first use."""
+        """Return the stage of a spec; it is built on first use and held in memory."""
         if stage in self._held:
             self._held[stage] = self._held.pop(stage)
         else:

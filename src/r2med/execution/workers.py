@@ -55,7 +55,7 @@ class StageSpec:
     spec: str
     options: RunOptions
     build: Callable[[str, Resources], Any]
-    """A module-level function, because it is pickled by name."""
+    """Builds the stage; it must be a module-level function, because it is pickled by name."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class WorkerHandle(ABC):
 
 @dataclass(eq=False)
 class WorkerJob:
-    """One call of a function with one input, from the queue to its outputs."""
+    """A call of a function with one input, and the future of its outputs."""
 
     stage: StageSpec
     function: Callable[[Any, Any], Iterable[Any]]
@@ -121,7 +121,7 @@ class Workers(ABC):
 
     def __init__(self, name: str, *, timeout: float | None, warn: Warn) -> None:
         self.name = name
-        """The value of --engine."""
+        """The value of the option --engine."""
         self.share_home = True
         """Whether workers that can reach the driver's home write embeddings there directly."""
         self._timeout = timeout
@@ -141,7 +141,7 @@ class Workers(ABC):
         function: Callable[[Any, Input], Iterable[Output]],
         tagged_inputs: Iterable[tuple[Tag, Input]],
     ) -> Iterator[tuple[Tag, Output]]:
-        """Yield the outputs of `function(stage, input)` for every input, in any order, with tags.
+        """Yield each output of `function(stage, input)` with the tag of its input, in any order.
 
         Raises:
             WorkError: At the end, if inputs failed; it describes the first of them.
@@ -187,7 +187,7 @@ class Workers(ABC):
         function: Callable[[Any, Any], Iterable[Output]],
         work_input: object,
     ) -> Callable[[], list[Output]]:
-        """Queue a call of `function(stage, input)` and return a function that waits for outputs."""
+        """Queue a call of `function(stage, input)`; return a function that waits for outputs."""
         job = self._enqueue(stage, function, work_input)
         self._start_missing()
 
@@ -208,14 +208,14 @@ class Workers(ABC):
 
     @abstractmethod
     def _capacity(self) -> int:
-        """Return how many workers there is room for; called before the first of them starts."""
+        """Return how many workers there is room for; always called before the first one starts."""
 
     @abstractmethod
     def _launch(self, index: int) -> WorkerHandle:
         """Start the worker with this index, counted from 0."""
 
     def _start_missing(self) -> int:
-        """Start the workers that are missing and return the number of workers."""
+        """Start workers until all room is used; return the number of workers."""
         with self._changed:
             for index in range(len(self._threads), self._capacity()):
                 self._home_mark = _mark_home() if self.share_home else None
@@ -242,7 +242,7 @@ class Workers(ABC):
             self._changed.notify_all()
 
     def _serve(self, index: int) -> None:
-        """Start a worker and use it, and another one if it is lost, until this thread must end."""
+        """Start a worker and send it jobs until this thread must end; replace it if it is lost."""
         try:
             while threading.current_thread() in self._threads:
                 self._use_worker(self._launch(index))
@@ -289,9 +289,10 @@ class Workers(ABC):
         handle.ready = True
 
     def _next_job(self, handle: WorkerHandle) -> WorkerJob | None:
-        """Wait for a job for this worker: one that did not fail on it, or failed on all workers.
+        """Wait for the next job for this worker; return None if this thread must end.
 
-        Returns None if this thread must end.
+        A job that has failed on this worker is left for others, unless it has failed on all of
+        them.
         """
         with self._changed:
             while threading.current_thread() in self._threads:
@@ -305,7 +306,7 @@ class Workers(ABC):
         return None
 
     def _run_job(self, job: WorkerJob, handle: WorkerHandle) -> None:
-        """Let a worker do a job, after it has loaded the stage and the shared input if needed."""
+        """Let a worker do a job; before that, send it the stage and the shared input if needed."""
         work_input = job.work_input
         requests: list[tuple[str, tuple[Any, ...], float | None]] = []
         # Loading a model may take longer than a batch, so it has a separate time limit.
@@ -376,7 +377,7 @@ def usable_cores() -> int:
 
 
 def _mark_home() -> tuple[Path, str]:
-    """Return a file in the home folder, and its content: a random id that identifies the home."""
+    """Return the path and content of a file with a random id that identifies the home folder."""
     path = home_folder() / "home-id"
     if not path.is_file():
         write_file(path, os.urandom(16).hex())

@@ -57,7 +57,7 @@ class Trace:
     steps: tuple[Step, ...]
     stop: Stop
     malformed: int = 0
-    """Turns whose tags could not be read."""
+    """Number of turns whose tags could not be read."""
     tokens: int = 0
 
     @property
@@ -94,7 +94,7 @@ class Tags:
     search: tuple[re.Pattern[str], re.Pattern[str]]
     """The tag that opens a search, and the tags that end it."""
     any_tag: re.Pattern[str]
-    """Every tag of the format."""
+    """Matches every tag of the format."""
     stop: tuple[str, ...]
     """Stop sequences for the server, which are not part of its answer."""
     search_tags: tuple[str, str]
@@ -103,7 +103,7 @@ class Tags:
     """The tag that opens the answer, and the tags that end it."""
 
     def read(self, text: str) -> Turn:
-        """Parse a turn; a broken or empty search requests nothing."""
+        """Return the turn in a model's text; a broken or empty search is not a request."""
         search_start, search_end = self.search
         search = search_start.search(text)
         if self.answer is not None:
@@ -123,13 +123,13 @@ class Tags:
         return Turn("nothing", text.strip())
 
     def close_search(self, turn: Turn) -> str:
-        """Return a searching turn up to its request, with correct tags."""
+        """Return the text of a searching turn up to its request, with correct tags."""
         opening, closing = self.search_tags
         request = f"{opening} {turn.text} {closing}"
         return f"{turn.thought}\n{request}" if turn.thought else request
 
     def clean_answer(self, text: str, turn: Turn) -> str:
-        """Return the last turn of an agent without stray tags, and with its answer tag closed."""
+        """Return the text of the last turn without stray tags, with the answer tag closed."""
         if self.answer is None:
             return self._remove_tags(text)
         if turn.action == "answer":
@@ -142,7 +142,7 @@ class Tags:
 
 
 def _tag(*names: str) -> re.Pattern[str]:
-    """Match tags by name, ignoring case and allowing stray pipes and spaces."""
+    """Return a pattern for tags by name, in any case, with stray pipes and spaces."""
     space = r"\s{0,5}"
     return re.compile(rf"<{space}\|?{space}(?:{'|'.join(names)}){space}\|?{space}>", re.IGNORECASE)
 

@@ -38,7 +38,7 @@ class Sample:
 
     @property
     def useful(self) -> bool:
-        """Whether it is used for the search; otherwise the plain query is searched for."""
+        """Whether the generation is used for the search. If not, the plain query is used."""
         return self.outcome not in ("empty", "refused")
 
 
@@ -58,7 +58,7 @@ def classify_answer(raw: str, answer: str, finish: str) -> Sample:
 def extract_answer(text: str, stripping: Stripping) -> str:
     """Return the answer in a text; the whole text if it has no marker.
 
-    As in the published runs the first marker counts, and an answer needs both of its tags.
+    As in the published runs, the first marker counts, and <answer> needs its closing tag.
     """
     match stripping:
         case "think" | "final-response":
@@ -90,7 +90,7 @@ class Rule:
                 )
 
     def form(self, query_id: str, query: str, answers: Sequence[str]) -> QueryForm:
-        """Combine a query with its answers; without answers the plain query is searched for.
+        """Combine a query with its answers; without answers, the plain query is used.
 
         A lexical retriever searches for all answers joined by spaces. For a dense retriever each
         answer has its own vector, and the query is part of the mean once.
@@ -118,7 +118,7 @@ class ExpandedQuery:
     query: str
     samples: tuple[Sample, ...]
     traces: tuple[Trace, ...] = ()
-    """One per sample for agents, otherwise empty."""
+    """For agents, one trace per sample; otherwise empty."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Expansion:
     queries: tuple[ExpandedQuery, ...]
     rule: Rule
     fuse: bool = False
-    """Whether there is one search per sample, and the runs are fused."""
+    """Whether each sample is searched for separately and the runs are fused."""
     work: Mapping[str, object] = field(default_factory=dict)
     """The source of the generations and their cost: calls, tokens, seconds, money."""
 
@@ -147,11 +147,11 @@ class Expansion:
 
     @property
     def fallen_back(self) -> int:
-        """How many queries have no usable generation, so that the plain query is searched for."""
+        """Number of queries without a usable generation, for which the plain query is used."""
         return sum(not any(sample.useful for sample in query.samples) for query in self.queries)
 
     def facts(self) -> Mapping[str, object]:
-        """Return counts for the record, and the combined form of the first query."""
+        """Return counts for the record, and the first query in its combined form."""
         samples = [sample for query in self.queries for sample in query.samples]
         outcomes = Counter(sample.outcome for sample in samples)
         facts: dict[str, object] = {
@@ -177,7 +177,7 @@ class Expansion:
         return facts
 
     def _forms(self, sample_slice: slice) -> tuple[QueryForm, ...]:
-        """Combine every query with some of its samples."""
+        """Combine every query with a slice of its samples."""
         forms = []
         for query in self.queries:
             answers = [sample.answer for sample in query.samples[sample_slice] if sample.useful]

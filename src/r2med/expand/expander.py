@@ -86,12 +86,12 @@ class Method:
 
     @cached_property
     def model(self) -> LLM:
-        """The registry entry of the model; defaults if its name is not registered."""
+        """The registry entry of the model; default settings if its name is not registered."""
         return find_llm(self.llm, allow_unknown=True)
 
     @cached_property
     def rule(self) -> Rule:
-        """How query and generation are combined, which depends on whether the model reasons."""
+        """The templates that combine query and generation; they differ if the model reasons."""
         return ANSWER_ALONE if self.model.reasoning else Rule(self.lexical, self.dense)
 
     @property
@@ -113,12 +113,12 @@ class Method:
 
     @property
     def fuses_runs(self) -> bool:
-        """Whether there is one search per generation, and the runs are fused."""
+        """Whether each generation is searched for separately and the runs are fused."""
         return self.combine == "fuse" and self.n > 1
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """How answers are extracted and combined, which depends on the model too."""
+        """The settings that extract and combine answers; some are those of the model."""
         return {
             "lexical": self.rule.lexical,
             "dense": list(self.rule.dense),
@@ -126,14 +126,14 @@ class Method:
         }
 
     def extract_answer(self, raw: str) -> str:
-        """Return the answer in a text: by the model's marker first, then by the method's."""
+        """Return the answer in a text, extracted by the marker of the model, then of the method."""
         without_reasoning = extract_answer(raw, self.model.stripping)
         return extract_answer(without_reasoning, self.strip)
 
     def expansion(
         self, queries: tuple[ExpandedQuery, ...], work: Mapping[str, object]
     ) -> Expansion:
-        """Return queries with generations, to be combined by the rule of this method."""
+        """Return the expansion of queries, with the rule by which this method combines them."""
         return Expansion(queries, self.rule, self.fuses_runs, work)
 
     def check(self) -> None:
@@ -168,12 +168,12 @@ class Method:
 
 @dataclass(frozen=True)
 class Finder:
-    """Finds passages in the corpus of one task, which is indexed by the first search."""
+    """Finds passages in the corpus of one task; the first search indexes the corpus."""
 
     task: Task
     retriever: Retriever
     identity: Mapping[str, object]
-    """Everything that can change its rankings."""
+    """Everything that can change the passages that are found."""
 
     def __call__(self, texts: Sequence[str], depth: int) -> list[list[RetrievedPassage]]:
         """Return the best passages for each text, without documents of score 0."""
@@ -209,19 +209,19 @@ class Expander:
         self.method.check()
 
     def bind(self, task: Task, *, keep: bool = True) -> Generations:
-        """Return the generations for a task: from the file in `[generations=...]`, or live."""
+        """Return the generations for a task: of the file that the settings select, or live."""
         stored = find_generations(task, self.method)
         return stored or replace(self.bind_live(task), keep=keep)
 
     def bind_live(self, task: Task) -> LiveGenerations:
-        """Return live generations for a task, even if there is a file."""
+        """Return generations that call the model, even if there is a file of generations."""
         finder = self.make_finder(task, self.method.search) if self.method.search else None
         return LiveGenerations(task, self.method, finder, self.resources)
 
 
 @dataclass(frozen=True)
 class LiveGenerations:
-    """Generations of a model for a task; its answers are cached one by one."""
+    """The generations of a model for a task; answers of the model are cached one by one."""
 
     task: Task
     method: Method
@@ -238,7 +238,7 @@ class LiveGenerations:
 
     @cached_property
     def prompt(self) -> Prompt:
-        """The prompt of the method for this type of task."""
+        """The method's prompt for this type of task."""
         prompt_type = self.method.kind
         if prompt_type == "auto":
             prompt_type = choose_prompt_type(self.task.entry)
@@ -259,7 +259,7 @@ class LiveGenerations:
 
     @cached_property
     def opening_prompts(self) -> tuple[str, ...]:
-        """The first prompt for every query; if it contains passages, these are searched for now."""
+        """The first prompt for every query; passages for the prompts are searched for now."""
         method, query_type = self.method, describe_query_type(self.task.entry)
         queries = self.task.queries.texts.to_pylist()
         passage_lists = [""] * len(queries)
@@ -298,7 +298,7 @@ class LiveGenerations:
 
     @property
     def expected_tokens(self) -> int:
-        """The expected length of a generation."""
+        """The expected number of tokens of a generation."""
         expected = self.chat.llm.expected_tokens
         return min(expected, self.method.max_tokens or expected)
 

@@ -61,7 +61,7 @@ class StoredGenerations:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """A message about a file that was found automatically."""
+        """A notice if the file was found automatically; otherwise empty."""
         if not self.by_default:
             return ()
         return (
@@ -130,7 +130,7 @@ def find_generations(task: Task, method: Method) -> StoredGenerations | None:
 
 
 def generations_path(folder: Path, method: str, llm: str) -> Path:
-    """Return the path of a method's and model's generations below a task's folder.
+    """Return the path of the generations of a method and a model, below a task's folder.
 
     Characters of the model's name that cannot be part of a folder name are percent-encoded; a name
     that is too long for a folder is a UsageError.
@@ -142,7 +142,10 @@ def generations_path(folder: Path, method: str, llm: str) -> Path:
 
 
 def read_generations(path: Path) -> dict[str, ExpandedQuery]:
-    """Read a file, by query id, without extracting answers; a row without text has query ""."""
+    """Read a file of generations by query id; answers are not extracted yet.
+
+    If a row has no query text, its `query` is empty.
+    """
     queries: dict[str, ExpandedQuery] = {}
     for row, location in _read_rows(path):
         query = _parse_row(row, location)
@@ -155,7 +158,7 @@ def read_generations(path: Path) -> dict[str, ExpandedQuery]:
 
 
 def read_traces(path: Path) -> dict[str, tuple[Trace, ...]]:
-    """Read the traces in the folder of a generations file, by query id; empty without traces."""
+    """Read the traces beside a file of generations, by query id; empty if there are none."""
     traces_path = path.with_name(TRACES)
     traces: dict[str, tuple[Trace, ...]] = {}
     if not traces_path.is_file():

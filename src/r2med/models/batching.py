@@ -26,7 +26,7 @@ class Batches:
     """Plans batches for one model and remembers the size that fits in memory."""
 
     budget: int
-    """Padded tokens of a batch."""
+    """Most padded tokens of a batch."""
     warn: Callable[[str], None]
 
     def run(
@@ -77,7 +77,7 @@ class TokenInputs:
         instruction_tokens: int = 0,
         texts: Sequence[str] | None = None,
     ) -> None:
-        """Store the rows as flat arrays; `texts` are shown instead of the decoded tokens."""
+        """Store the rows as flat arrays; `texts` are shown instead of decoded tokens if given."""
         self.tokenizer = tokenizer
         self.ids = _flat(rows)
         self.segments = _flat(segments) if segments else None
@@ -88,7 +88,7 @@ class TokenInputs:
         self.texts = texts
 
     def model_input(self, row: int) -> str:
-        """Return the tokens of a row as text again, including special tokens."""
+        """Return the text of a row as the model sees it, including special tokens."""
         if self.texts is not None:
             return self.texts[row]
         ids = self.ids[self.offsets[row] : self.offsets[row + 1]].tolist()
@@ -117,9 +117,9 @@ class TokenInputs:
 
 
 def find_truncated(encoded: Any, limit: int) -> list[bool]:
-    """Return which texts lost tokens.
+    """Return for each text whether it was truncated.
 
-    Some tokenisers do not report it; then texts that fill the limit count as truncated.
+    Some tokenisers do not report this; then a text that fills the limit counts as truncated.
     """
     if encodings := getattr(encoded, "encodings", None):
         return [bool(item.overflowing) for item in encodings]

@@ -61,14 +61,14 @@ _VOCABULARIES = {"tokenizer.json", "vocab.json"}
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model's files on this machine."""
+    """The files of a model on this machine."""
 
     name: str
     folder: Path
     origin: str
-    """Where they come from, for the record: `folder`, `package NAME` or `hub COMMIT`."""
+    """Where the files come from, for the record: `folder`, `package NAME` or `hub COMMIT`."""
     layout: Mapping[str, str]
-    """Paths within the folder of files with unusual names, by their usual names."""
+    """For files with unusual names, the path within the folder, by the usual name."""
 
     def file(self, usual_name: str) -> Path:
         """Return the path of a file by its usual name; it may not exist."""
@@ -112,9 +112,9 @@ class Checkpoint:
         return digest.hexdigest()
 
     def _stamp(self, path: Path) -> list[Any]:
-        """Return the path and status of a file, to notice changes.
+        """Return the path, size, times and inode of a file, which show if it has changed.
 
-        `cp -p` can copy size and modification time, but not the change time and inode.
+        Size and modification time do not suffice, because `cp -p` can copy them.
         """
         status = path.stat()
         return [
@@ -126,9 +126,9 @@ class Checkpoint:
         ]
 
     def adapter_bases(self) -> list[Checkpoint]:
-        """Return the base models that adapters in these files name; empty without an adapter.
+        """Return the base models of the adapters in these files; empty without an adapter.
 
-        A library loads their weights together with those of the adapter.
+        A library loads the weights of a base model together with those of its adapter.
         """
         bases = []
         for path in self._model_files():
@@ -142,7 +142,8 @@ class Checkpoint:
         """Raise UsageError if the files name classes outside sentence-transformers and torch.
 
         sentence-transformers imports classes that its JSON files name: modules, tokenisers,
-        activations. Which of these it checks depends on its version, so they are checked here.
+        activations. Which of them the library itself checks depends on its version, so all are
+        checked here.
         """
         if trusted or not (self.folder / "modules.json").is_file():
             return
@@ -184,7 +185,7 @@ class Checkpoint:
 
 
 def _walk_files(folder: Path, parents: tuple[Path, ...] = ()) -> Iterator[Path]:
-    """Yield all files in a folder; links to folders are followed, as loading does."""
+    """Yield all files in a folder; links to folders are followed, as when a model is loaded."""
     resolved = folder.resolve()
     if resolved in parents:
         return  # a link to a folder that contains it
@@ -196,14 +197,14 @@ def _walk_files(folder: Path, parents: tuple[Path, ...] = ()) -> Iterator[Path]:
 
 
 def _weights_stem(path: Path) -> str:
-    """Return the name of a file of weights without suffix and shard number."""
+    """Return the name of a file of weights without its suffix and shard number."""
     return re.sub(r"-\d+-of-\d+$", "", path.stem)
 
 
 def locate(name: str, *, revision: str = "", option: str = "checkpoint") -> Checkpoint:
-    """Find a checkpoint by path or hub name: a folder, an installed package, or the hub.
+    """Find a checkpoint in a folder, in an installed package, or on the hub.
 
-    `option` is the option that named the checkpoint, for error messages.
+    `name` is a path or hub name. `option` is the option that gave the name, for error messages.
     """
     path = user_path(name)
     if path.is_dir():
@@ -225,7 +226,10 @@ def read_json(path: Path) -> Any:
 
 
 def _find_package(name: str) -> Checkpoint | None:
-    """Return the copy of a hub model in an installed Python package, after a check of its hash."""
+    """Return a hub model that an installed Python package contains, after a check of its hash.
+
+    None means that the model has to come from the hub.
+    """
     package = read_packaged_toml("models/packaged.toml").get(name)
     if package is None:
         return None
@@ -328,7 +332,7 @@ class LocalModel:
         return self.load_by(loader, optional=_UNUSED)
 
     def load_by(self, loader: str, *, optional: tuple[str, ...] = (), **options: Any) -> Any:
-        """Load the weights by a class of transformers; raise DataError if some are missing.
+        """Load the weights with the transformers class `loader`; DataError if some are missing.
 
         Weights whose names start with one of `optional` may be missing.
         """
@@ -351,7 +355,7 @@ class LocalModel:
 
     @cached_property
     def max_tokens(self) -> int:
-        """The lowest limit of tokeniser and learned positions; 0 if neither has a limit."""
+        """Most tokens per text for tokeniser and learned positions; 0 if neither has a limit."""
         limits = [int(self.tokenizer.model_max_length)]
         for name, part in self.model.named_modules():
             if name.rpartition(".")[2] in _POSITION_TABLES and hasattr(part, "num_embeddings"):
@@ -361,7 +365,7 @@ class LocalModel:
         return min(limits) if min(limits) < _NO_LIMIT else 0
 
     def run(self, features: Features, **options: Any) -> Any:
-        """Run the model on a batch; errors, except lack of memory, name the checkpoint."""
+        """Run the model on a batch; errors other than lack of memory name the checkpoint."""
         import torch
 
         device = self.model.device
@@ -389,7 +393,10 @@ class LocalModel:
 
 
 def choose_device(device: str | None) -> str:
-    """Return the device after a trial with one number; None selects cuda, mps or cpu."""
+    """Return the device to use; None selects cuda, mps or cpu.
+
+    A device that the user names is tried with one number first.
+    """
     import torch
 
     if device is None:
@@ -406,7 +413,7 @@ def choose_device(device: str | None) -> str:
 
 
 def _class_names(content: object) -> Iterator[str]:
-    """Yield the dotted names, at any depth of a JSON value, that would be imported."""
+    """Yield the dotted names in a JSON value, at any depth, that would be imported."""
     waiting = [content]
     while waiting:
         part = waiting.pop()
@@ -437,7 +444,7 @@ def name_failures(path: Path) -> Iterator[None]:
 
 
 def describe_foreign_code(checkpoint: object) -> str:
-    """Return the message about a checkpoint that cannot run without the code that it brings."""
+    """Return the message that a checkpoint contains code, which the user has to allow."""
     return (
         f"{checkpoint} runs code that comes with the checkpoint. Read it, then allow it with "
         "--trust-remote-code."
@@ -446,7 +453,7 @@ def describe_foreign_code(checkpoint: object) -> str:
 
 @contextmanager
 def quiet_loading(path: Path) -> Iterator[None]:
-    """Load files under `path`: errors name it, and transformers shows no bars or warnings."""
+    """Within this block, errors name `path`, and transformers shows no bars or warnings."""
     logging: Any = importlib.import_module("transformers.utils.logging")
 
     had_progress_bar, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()

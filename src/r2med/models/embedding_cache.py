@@ -52,7 +52,7 @@ class EncodedTexts:
     truncated: NDArray[np.bool_]
 
     def to_batch(self, storage: Storage) -> pa.RecordBatch:
-        """Return a record batch, with vectors in the precision of the cache."""
+        """Return the texts as a record batch, with vectors in this precision."""
         matrices = [np.ascontiguousarray(matrix, dtype=storage) for matrix in self.vectors]
         widths = [matrix.shape[1] for matrix in matrices for _ in range(len(matrix))]
         numbers = pa.array(np.concatenate([matrix.ravel() for matrix in matrices]))
@@ -77,7 +77,7 @@ class CacheFile:
 
     @classmethod
     def open(cls, path: Path) -> CacheFile:
-        """Map a file into memory; DamagedError if it cannot be read as one."""
+        """Map a file into memory; DamagedError if it is not a file of embeddings."""
         batches = map_sealed(path)
         schemas = [_schema_of(storage) for storage in STORAGES]
         if len(batches) != 1 or batches[0].schema.remove_metadata() not in schemas:
@@ -116,26 +116,26 @@ class CacheFile:
         return widths
 
     def matrix(self, rows: Rows) -> NDArray[np.floating]:
-        """Return some vectors of one width."""
+        """Return the vectors of some rows as a matrix; they must have the same width."""
         if (self.widths == self.widths[0]).all():
             return self._numbers.reshape(len(self.tokens), self.widths[0])[rows]
         return np.stack([self.row(row) for row in rows])
 
     def row(self, index: int) -> NDArray[np.float32]:
-        """Return one vector."""
+        """Return the vector of one row."""
         numbers = self._numbers[self._offsets[index] : self._offsets[index + 1]]
         return numbers.astype(np.float32, copy=False)
 
     def dtype(self) -> np.dtype[Any]:
-        """The precision of its vectors."""
+        """Return the precision of the file's vectors."""
         return self._numbers.dtype
 
 
 class EmbeddingCache:
-    """The vectors of one model.
+    """The cached vectors of one model.
 
-    Without a folder, vectors are kept in memory as long as this object: for models whose identity
-    is unknown.
+    Without a folder, vectors are kept in memory as long as this object exists. This is for models
+    whose identity is unknown.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class EmbeddingCache:
         warn: Callable[[str], None] = print,
         content: str = "embeddings",
     ) -> None:
-        """Read the names of the files.
+        """Open the files that are already in the folder.
 
         Args:
             storage: The precision in which vectors are stored.
@@ -164,7 +164,7 @@ class EmbeddingCache:
         self.refresh()
 
     def add(self, texts: EncodedTexts) -> None:
-        """Store the vectors of some texts; they are on disk when this returns."""
+        """Store the vectors of some texts; with a folder, they are on disk when this returns."""
         if self.folder is None:
             self._files.append(CacheFile(texts.to_batch(self.storage), None))
             self._index = None
@@ -173,7 +173,7 @@ class EmbeddingCache:
 
     @staticmethod
     def write(folder: Path, storage: Storage, texts: EncodedTexts) -> None:
-        """Write a file to a model's folder; workers use this without opening the cache."""
+        """Write vectors to a new file in a model's folder; workers need no open cache for this."""
         path = folder / f"{time.time_ns():020d}-{os.getpid()}-{os.urandom(4).hex()}{_SUFFIX}"
         try:
             write_sealed(path, [texts.to_batch(storage)])
@@ -184,9 +184,9 @@ class EmbeddingCache:
             ) from None
 
     def refresh(self) -> None:
-        """Read the files that are new since the last time.
+        """Read the files that were added since the last call.
 
-        The newest come first, so that a text that was encoded again has its new vector.
+        The newest files come first, so that a text that was encoded again has its new vector.
         """
         if self.folder is None:
             return
@@ -206,7 +206,10 @@ class EmbeddingCache:
             self._files, self._index = new + self._files, None
 
     def find(self, addresses: Addresses) -> Rows:
-        """Return the index of each text in the cache, or -1; damaged files are deleted."""
+        """Return the index of each text in the cache; -1 for a text that is not cached.
+
+        A damaged file that contains one of the texts is deleted with all of its texts.
+        """
         while True:
             if self._index is None:
                 held = [file.addresses for file in self._files]
@@ -251,7 +254,7 @@ class EmbeddingCache:
         return matrix
 
     def rows(self, indexes: Rows) -> Iterator[NDArray[np.float32]]:
-        """Yield the vectors one by one, for vectors that differ in width."""
+        """Yield the vectors at these indexes one by one; unlike in `vectors`, widths may differ."""
         for number, index in zip(self._file_numbers(indexes).tolist(), indexes, strict=True):
             yield self._files[number].row(int(index - self._starts[number]))
 
@@ -264,13 +267,13 @@ class EmbeddingCache:
         return tokens[indexes], truncated[indexes]
 
     def remember_input(self, address: bytes, model_input: str) -> None:
-        """Store how the model saw one text, so that a later run can show it without the model."""
+        """Store a text as the model saw it, so that a later run can show it without the model."""
         if self.folder and self.model_input(address) is None:
             content = seal({"seen": model_input}, indent=None)
             write_file(self.folder / "seen" / f"{address.hex()}.json", content)
 
     def model_input(self, address: bytes) -> str | None:
-        """Return how the model saw a text; None if it was not stored."""
+        """Return a text as the model saw it; None if it was not stored."""
         with suppress(FileNotFoundError, DamagedError):
             if self.folder:
                 path = self.folder / "seen" / f"{address.hex()}.json"
@@ -322,7 +325,7 @@ def hash_texts(prefix: bytes, texts: Iterable[str]) -> Addresses:
 
 
 def distinct_addresses(addresses: Addresses) -> tuple[Addresses, Rows, Rows]:
-    """Return the distinct addresses, the first row of each, and for each row its distinct index."""
+    """Return distinct addresses, the first row of each, and the distinct index of every row."""
     encoded = _address_column(addresses).dictionary_encode()
     distinct_indexes = encoded.indices.to_numpy().astype(np.int64)
     first_rows = np.unique(distinct_indexes, return_index=True)[1]
@@ -331,7 +334,7 @@ def distinct_addresses(addresses: Addresses) -> tuple[Addresses, Rows, Rows]:
 
 @dataclass(frozen=True)
 class CachedModel:
-    """One model's part of the cache."""
+    """Name, size and number of texts of one model in the cache."""
 
     name: str
     storage: str
@@ -341,7 +344,7 @@ class CachedModel:
 
 
 def cached_models(root: Path | None = None) -> Iterator[CachedModel]:
-    """Yield every model with embeddings under `root`; None is the cache folder of the home."""
+    """Yield every model with embeddings under `root`; None means the cache in the home folder."""
     for record_path in sorted((root or cache_folder("embeddings")).glob(f"*/{_MODEL_FILE}")):
         folder, record = record_path.parent, _read_record(record_path.parent)
         texts = 0

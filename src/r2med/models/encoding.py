@@ -38,17 +38,17 @@ SIDES: tuple[Side, Side] = ("query", "document")
 
 @dataclass(frozen=True)
 class Form:
-    """Everything besides the text itself that decides the model's input.
+    """The settings besides the text itself that decide the model's input.
 
-    It is part of each text's address in the cache. So a vector made with one instruction is never
-    used for another, and two sides with the same form share their vectors.
+    The form is part of each text's address in the cache. So a vector made with one instruction is
+    never used for another, and two sides with the same form share their vectors.
     """
 
     instruction: str = ""
     max_length: int = 0
-    """Tokens, including special tokens; 0 keeps the model's own limit."""
+    """Most tokens, including special tokens; 0 keeps the model's own limit."""
     pair: bool = False
-    """Whether the text is the second segment after an empty first one."""
+    """Whether the text is the second segment of a pair whose first segment is empty."""
 
     def addresses(self, texts: Iterable[Any]) -> Addresses:
         """Return the address of each text in the cache: a hash of the form and the text."""
@@ -64,7 +64,7 @@ class TextInputs:
     tokens: NDArray[np.int64]
     truncated: NDArray[np.bool_]
     counted: TokenInputs | None = None
-    """The texts as the model will tokenise them, if that is known beforehand."""
+    """The texts as the model will tokenise them, if this is known before it runs."""
 
     @classmethod
     def of(cls, texts: Sequence[Any], form: Form, counted: TokenInputs | None = None) -> TextInputs:
@@ -76,7 +76,7 @@ class TextInputs:
         return cls(texts, form, no_tokens, not_truncated)
 
     def model_input(self, row: int) -> str:
-        """Return the decoded tokens if they are known, else the text or both texts of a pair."""
+        """Return a row's decoded tokens if they are known, else its text or pair of texts."""
         if self.counted:
             return self.counted.model_input(row)
         text = self.texts[row]
@@ -84,7 +84,7 @@ class TextInputs:
 
 
 Inputs: TypeAlias = TokenInputs | TextInputs
-"""Texts made ready for the model, so that batches can be planned before it runs."""
+"""Texts prepared for the model, with token counts from which batches are planned."""
 
 
 class Encoder(Protocol):
@@ -92,7 +92,7 @@ class Encoder(Protocol):
 
     @property
     def identity(self) -> Mapping[str, object] | None:
-        """Everything besides form and text that decides a vector; None disables the cache."""
+        """The settings that decide a vector, besides text and `Form`; None disables the cache."""
 
     def inputs(self, texts: Sequence[Any], form: Form) -> Inputs:
         """Return the texts as the model will see them; never fails on an empty text."""
@@ -113,10 +113,10 @@ class StreamingEncoder(Encoder, Protocol):
     """An encoder behind an API, which makes its own batches and sends several at a time."""
 
     def stream(self, inputs: Inputs) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
-        """Yield rows with their vectors as they arrive; each is stored before the next."""
+        """Yield rows with their vectors as they arrive; the caller stores each before the next."""
 
     def bill(self) -> Mapping[str, object]:
-        """Return the calls, tokens and money that were billed since the last call of this."""
+        """Return the calls, tokens and money that were billed since the last call of `bill`."""
 
 
 #: Limits of a chunk of texts: large enough for even batches, small enough to be stored soon.
@@ -127,7 +127,7 @@ _STORE_SECONDS = 10.0
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """The cached vectors of some texts; equal texts share one."""
+    """The cached vectors of some texts; equal texts share one vector."""
 
     cache: EmbeddingCache
     indexes: Rows
@@ -136,7 +136,7 @@ class Encoded:
     """For each text, the index of the distinct text that it equals."""
     facts: Mapping[str, object]
     usage: Usage
-    """The usage of encoding the missing texts."""
+    """The texts, tokens and money that encoding the missing texts took."""
 
     def matrix(self, start: int = 0, stop: int | None = None) -> NDArray[np.float32]:
         """Return the vectors of the distinct texts, or of a range of them."""
@@ -153,13 +153,13 @@ class TextChunk:
     form: Form
     addresses: Addresses
     first: int | None
-    """The index of the task's first text, if it is in this chunk; its model input is recorded."""
+    """Index of the task's first text in this chunk, or None; its model input is recorded."""
     encoder: str
-    """The encoder of the stage: "query", "document" or "pair"."""
+    """The name of the encoder in its stage: "query", "document" or "pair"."""
     identity: Mapping[str, object] | None
-    """Of the encoder; it must be the same on every machine."""
+    """The identity of the encoder, which must be the same on every machine."""
     folder: Path | None
-    """The folder of the embedding cache, to which a worker that shares the home writes."""
+    """The folder of the embedding cache; a worker that shares the home writes there."""
     storage: Storage
 
     def __str__(self) -> str:
@@ -168,15 +168,15 @@ class TextChunk:
 
 @dataclass(frozen=True, eq=False)
 class EncodingOutput:
-    """Some encoded texts of a chunk."""
+    """The outcome of encoding some or all texts of a chunk."""
 
     count: int
     widths: Mapping[int, str]
-    """The widths of the vectors, each with the name of a text that has it."""
+    """By width of a vector, the name of a text whose vector has this width."""
     texts: EncodedTexts | None
-    """None if a worker has written them to the cache."""
+    """The texts with their vectors; None if a worker has written them to the cache."""
     model_input: str | None
-    """The task's first text as the model saw it, if it is in this chunk."""
+    """The task's first text as the model saw it; None if it is not in this chunk."""
     facts: Mapping[str, object]
 
 
@@ -282,7 +282,7 @@ def encode(
 def encode_chunk(
     encoder: Encoder, batches: Batches, chunk: TextChunk, count: Callable[[int], None]
 ) -> Iterator[EncodingOutput]:
-    """Encode a chunk batch by batch; yield it as one output, or as several if the model is slow.
+    """Encode a chunk batch by batch; yield one output, or several if the model is slow.
 
     `count` is called with the number of texts of every batch.
     """
@@ -403,7 +403,7 @@ def _facts_of(
     indexes: Rows,
     missing: Rows,
 ) -> dict[str, Any]:
-    """Return counts for the record; `missing` were encoded now."""
+    """Return facts about the texts for the record; `missing` are the texts encoded now."""
     tokens, truncated = cache.token_counts(indexes)
     facts: dict[str, Any] = {
         "texts": len(texts),
@@ -419,7 +419,7 @@ def _facts_of(
 
 
 def _usage_of(facts: Mapping[str, Any]) -> Usage:
-    """Return the texts and tokens that were encoded now, with the bill of a server if any."""
+    """Return the texts and tokens that were encoded now, and the bill of a server, if any."""
     tokens = facts.get("billed_tokens", facts["encoded_tokens"])
     return Usage(
         texts=facts["distinct"] - facts["reused"],

@@ -18,7 +18,7 @@ def initialise_with_nan() -> Iterator[None]:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class WriteNan(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
-        """Runs operations, and replaces the numbers that random ones return."""
+        """Runs operations, and fills the results of random operations with NaN."""
 
         def __torch_dispatch__(
             self, operation: Any, types: Any, args: Any = (), kwargs: Any = None

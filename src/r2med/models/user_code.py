@@ -32,13 +32,13 @@ _DEEPEST = 4
 
 
 def code_identity(model: object) -> dict[str, str]:
-    """Return hashes of the source and the weights of a custom model, as far as it has them."""
+    """Return hashes of the source and weights of a custom model; a missing one is left out."""
     hashes = {"source": _hash_source(model), "weights": _hash_weights(model)}
     return {name: value for name, value in hashes.items() if value}
 
 
 def _hash_source(model: object) -> str | None:
-    """Return a sha256 of the code that a model uses; None if all of it is installed."""
+    """Return a sha256 of the code that a model uses; None if packages contain all of it."""
     is_definition = isinstance(model, type) or inspect.isfunction(model)
     used = _UsedSource()
     used.add_definition(model if is_definition else type(model))
@@ -48,14 +48,14 @@ def _hash_source(model: object) -> str | None:
 
 
 class _UsedSource:
-    """The source texts of definitions and of everything that they use outside of packages."""
+    """Collects the source of definitions, and of everything outside packages that they use."""
 
     def __init__(self) -> None:
         self.texts: set[str] = set()
         self._seen: set[object] = set()
 
     def add_definition(self, definition: Any) -> None:
-        """Add a class or function, and what its code uses."""
+        """Add the source of a class or function, and of everything that its code uses."""
         definition = inspect.unwrap(definition)
         if id(definition) in self._seen or not _is_user_code(definition):
             return
@@ -78,7 +78,7 @@ class _UsedSource:
         namespace: Mapping[str, object],
         modules: tuple[ModuleType, ...] = (),
     ) -> None:
-        """Add the values that names have in a module, also in modules that it refers to."""
+        """Add the values of these names in a module, and in user modules that it refers to."""
         for name in sorted(namespace.keys() & set(names)):
             value = namespace[name]
             if not isinstance(value, ModuleType):
@@ -88,7 +88,7 @@ class _UsedSource:
                 self._add_names(names, vars(value), (*modules, value))
 
     def _add_value(self, name: str, value: object) -> bool:
-        """Add a definition or a plain value; return whether it was one of them."""
+        """Add a class or function, or the type of another value; return True for a definition."""
         definition = inspect.unwrap(value) if callable(value) else value
         if isinstance(definition, type | FunctionType):
             self.add_definition(definition)
@@ -97,7 +97,7 @@ class _UsedSource:
         return False
 
     def _add_assignments(self, name: str, namespace: Mapping[str, object]) -> None:
-        """Add the statements of a module that assign a name, and what these use."""
+        """Add the statements that assign a name in a module, and everything that they use."""
         module_name = str(namespace.get("__name__"))
         if (module_name, name) in self._seen:
             return
@@ -147,7 +147,7 @@ def _functions_of(definition: Any) -> Iterator[FunctionType]:
 
 
 def _source_of(definition: object, functions: Collection[FunctionType]) -> str:
-    """Return the source; a class of a notebook has only that of its functions."""
+    """Return the source; for a class of a notebook, only the source of its functions."""
     try:
         return inspect.getsource(definition)  # type: ignore[arg-type]
     except (OSError, TypeError):
@@ -207,7 +207,7 @@ def _assignments(tree: ast.Module, name: str) -> Iterator[ast.stmt]:
 
 
 def _imports(tree: ast.Module, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the modules, and the names in them, from which a name is imported."""
+    """Yield each module from which a name is imported, with the name that it has there."""
     for node in _walk_top_level(tree):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:

@@ -30,7 +30,7 @@ _SYNC_EVERY = 0.5
 
 
 class _Line(NamedTuple):
-    """Where an answer is stored."""
+    """The position of an answer in a file, and the time when it was written."""
 
     path: Path
     start: int
@@ -75,7 +75,7 @@ class Answers:
             return ChatAnswer(**row["answer"], cached=True) if row else None
 
     def put(self, key: str, answer: ChatAnswer) -> None:
-        """Append an answer; once this returns, a killed process does not lose it."""
+        """Store an answer; once this returns, a killed process does not lose it."""
         now = time.time()
         values = asdict(answer)
         del values["cached"]
@@ -88,7 +88,7 @@ class Answers:
             self._bytes_read[path] = start + len(line)
 
     def reserve(self, key: str) -> bool:
-        """Lock a request and return True, unless it is answered or locked by another thread."""
+        """Lock a request and return True; return False if it has an answer or is locked."""
         requests = _find_requests_in_progress(self.folder)
         if not requests.lock(key):
             return False
@@ -162,9 +162,9 @@ class _RequestsInProgress:
         self._guard = threading.Lock()
 
     def lock(self, key: str) -> bool:
-        """Lock a request; False if it is locked already.
+        """Lock a request; return False if it is locked already.
 
-        On a file system without locks, only requests of this process are noticed.
+        On a file system without locks, requests of other processes are not noticed.
         """
         with self._guard:
             if key in self._keys:
@@ -190,10 +190,10 @@ _IN_PROGRESS: dict[tuple[Path, int], _RequestsInProgress] = {}
 
 
 def _find_requests_in_progress(folder: Path) -> _RequestsInProgress:
-    """Return the object of a folder and this process.
+    """Return the object that locks requests in a folder for this process.
 
-    If two threads create one at the same time, both get the first. The file of the second stays
-    open, since closing it would drop the locks of the process.
+    If two threads create it at the same time, both get the first object. The file of the second
+    object stays open, since closing it would drop the locks of the process.
     """
     key = (folder, os.getpid())
     existing = _IN_PROGRESS.get(key)

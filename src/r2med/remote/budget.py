@@ -23,11 +23,11 @@ class Limits:
     """How much a command may use, and how fast it may send requests; None means unlimited."""
 
     tokens: int | None = setting(default=None, least=1)
-    """Prompt and completion tokens together."""
+    """Most tokens, prompts and completions together."""
     money: float | None = setting(default=None, least=0)
-    """US dollars; needs a known price."""
+    """Most US dollars; the price of every model must be known."""
     concurrency: int = setting(default=16, least=1)
-    """Requests in progress at once."""
+    """Most requests in progress at once."""
     timeout: float = setting(default=600.0, least=0.001)
     """Seconds to wait for one answer."""
     attempts: int = setting(default=6, least=1)
@@ -45,7 +45,7 @@ class Limits:
 
     @classmethod
     def from_environment(cls) -> Limits:
-        """Read `R2MED_LLM_TOKENS`, `R2MED_LLM_MONEY` and so on; an unset one keeps its default."""
+        """Read `R2MED_LLM_TOKENS`, `R2MED_LLM_MONEY` etc.; unset variables mean the default."""
         values = {}
         for field in fields(cls):
             value = os.environ.get(f"R2MED_LLM_{field.name.upper()}")
@@ -55,7 +55,7 @@ class Limits:
 
 
 class Tokens(NamedTuple):
-    """Token counts of one request, or summed over several."""
+    """Token counts of one request, or their sums over several requests."""
 
     prompt: int = 0
     completion: int = 0
@@ -63,7 +63,7 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars per million tokens."""
+    """Prices in US dollars per million tokens."""
 
     prompt: float
     completion: float = 0.0
@@ -87,7 +87,7 @@ class RequestCost:
 
     @property
     def dollars(self) -> str:
-        """Return the money to three digits, rounded up, so that it suffices as a limit."""
+        """The US dollars as text, rounded up, so that the figure suffices as a limit."""
         decimals = 2
         if self.money > 0:
             decimals = max(2, 2 - math.floor(math.log10(self.money)))
@@ -103,10 +103,10 @@ class RequestCost:
 
 @dataclass(frozen=True)
 class RequestEstimate:
-    """What requests are expected to use, before any is sent."""
+    """The expected use of requests that have not been sent."""
 
     cached: int
-    """Answers or texts that are cached, and free."""
+    """Number of requests or texts with a cached answer, which cost nothing."""
     calls: int
     prompt_tokens: int
     completion_tokens: int
@@ -117,12 +117,12 @@ class RequestEstimate:
 
 
 def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has: a quarter of its characters, rounded up."""
+    """Estimate the number of tokens of a text: a quarter of its characters, rounded up."""
     return math.ceil(len(text) / CHARACTERS_PER_TOKEN)
 
 
 def count_most_tokens(text: str) -> int:
-    """Return the most tokens a text can have: its bytes, since a token has at least one."""
+    """Return an upper limit of a text's tokens: its bytes, since a token has at least one."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
@@ -139,29 +139,29 @@ class _ModelHistory:
 
     settled: int = 0
     excess: float = 1.0
-    """The factor by which claims are raised, because requests have cost more than they claimed."""
+    """Factor by which claims are raised, because requests have cost more than was claimed."""
 
 
 class Budget:
     """The limits of a command and its spending so far; safe to share among threads.
 
-    Before a request is sent it claims the most it may cost; afterwards it is settled at its real
+    Before a request is sent, it claims the most it may cost; afterwards it is settled at its real
     cost. Spending therefore stays within the limits, however many requests are in progress, if the
     server keeps to `max_tokens`.
 
-    A server may ignore it and bill more than was claimed. Three rules limit the excess. The first
-    request is sent alone, and each answer allows one more request at a time. Claims are raised by
-    the largest excess of the model so far. While several requests are in progress, their claims
-    count `_RESERVE` times, so near the limit requests are sent one by one. Spending then passes the
-    limit by the excess of one request at most, unless requests in progress at the same time are the
-    first to bill more than `_RESERVE` times their claims.
+    A server may ignore `max_tokens` and bill more than was claimed. Three rules limit the excess.
+    The first request is sent alone, and each answer allows one more request at a time. Claims are
+    raised by the largest excess of the model so far. While several requests are in progress, their
+    claims count `_RESERVE` times, so near the limit requests are sent one by one. Spending then
+    passes the limit by the excess of one request at most, unless requests in progress at the same
+    time are the first to bill more than `_RESERVE` times their claims.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = Limits.from_environment() if limits is None else limits
         self.spent = RequestCost()
         self.unanswered = RequestCost()
-        """The part of `spent` that is assumed for requests without an answer: their full claim."""
+        """The part of `spent` for requests without an answer, for which the full claim counts."""
         self._claims: dict[object, _Claim] = {}
         self._history: dict[str, _ModelHistory] = {}
         self._lock = threading.Lock()
@@ -181,7 +181,7 @@ class Budget:
             )
 
     def check_largest(self, costs: Sequence[RequestCost], model: str) -> None:
-        """Raise an error if the most expensive of some requests exceeds the limits on its own."""
+        """Raise an error if the most expensive request alone exceeds the limits."""
         largest = RequestCost(
             max((cost.tokens for cost in costs), default=0),
             max((cost.money for cost in costs), default=0.0),
@@ -225,7 +225,7 @@ class Budget:
         )
 
     def settle(self, claim_id: object, cost: RequestCost | None) -> None:
-        """Replace a claim by the real cost of its request; None counts the whole claim."""
+        """Replace the claim of a finished request by its real cost; None counts the whole claim."""
         with self._lock:
             model, most = self._claims.pop(claim_id)
             history = self._history[model]
@@ -246,7 +246,7 @@ class Budget:
         return limits.money is None or cost.money <= limits.money
 
     def _join_limited(self, tokens: str, money: str) -> str:
-        """Join the phrases about tokens and money, leaving out those without a limit."""
+        """Join the phrases about tokens and money, without the phrase of an unlimited one."""
         phrases = []
         if self.limits.tokens is not None:
             phrases.append(tokens)

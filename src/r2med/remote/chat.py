@@ -55,7 +55,7 @@ class Chat:
             cache_folder("answers"), self.identity, since=since, warn=remote.warn
         )
         self.received: list[ChatAnswer] = []
-        """Every answer since this object was created, without its text."""
+        """Every answer received since this object was created, without its text."""
 
     @property
     def identity(self) -> Mapping[str, object]:
@@ -106,9 +106,10 @@ class Chat:
         return [restore_reasoning(self.llm, answers[request.key]) for request in requests]
 
     def usage(self, answers: Sequence[ChatAnswer] | None = None) -> dict[str, Any]:
-        """Return tokens, money and seconds of some answers, or of all since this was created.
+        """Return tokens, money and seconds of some answers, by default of all received so far.
 
-        Money is None if no price is known; an answer stored without its cost has today's price.
+        Money is None if no price is known; for an answer stored without its cost, today's price
+        counts.
         """
         answers = self.received if answers is None else answers
         new_answers = [answer for answer in answers if not answer.cached]
@@ -208,13 +209,13 @@ def _percentile(values: Sequence[float], percent: int) -> float | None:
 
 @dataclass
 class _Batch:
-    """Requests without a stored answer, while they are sent."""
+    """The requests of one call of `Chat.complete`, while those without a stored answer are sent."""
 
     chat: Chat
     requests: Mapping[str, ChatRequest]
-    """By key, including those with a stored answer."""
+    """All requests by key, including those with a stored answer."""
     answers: dict[str, ChatAnswer]
-    """By key of the request; filled as answers arrive."""
+    """Answers by key of the request; filled as answers arrive."""
     show: ShowProgress
     new_tokens: int = 0
     money: float = 0.0
@@ -350,6 +351,6 @@ class Remote:
         return self._chats[key]
 
     def close(self) -> None:
-        """Close all chats; the next request opens a chat again."""
+        """Close all chats; a chat opens again at its next request."""
         for chat in self._chats.values():
             chat.close()

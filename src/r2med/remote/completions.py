@@ -47,12 +47,12 @@ class ChatRequest:
 
     messages: tuple[Message, ...]
     sample: int = 0
-    """Which of several answers to the same conversation; each has its own seed and cache entry."""
+    """Number of this answer if several are wanted; each has another seed and cache entry."""
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
-    """The longest answer; None uses the setting of the model."""
+    """Most tokens of the answer; None uses the setting of the model."""
     alternatives: int = 0
-    """For a bare text: how many of the likeliest next tokens to return with log-probabilities."""
+    """For a bare text, how many of the likeliest next tokens to return with log-probabilities."""
 
     @property
     def bare(self) -> bool:
@@ -86,20 +86,20 @@ class ChatAnswer:
     prompt_tokens: int
     completion_tokens: int
     seconds: float
-    """From sending the request to the last byte of the answer, with other requests in parallel."""
+    """Seconds from sending the request to the last byte; other requests may run meanwhile."""
     cached: bool
     money: float | None = None
-    """US dollars at the price when it was asked; None if no price was known."""
+    """US dollars, at the price when the request was sent; None if no price was known."""
     wall_seconds: float = 0.0
-    """Share of the wall time: while n requests are in progress, each counts 1/n of the time."""
+    """Share of the session's wall time: while n requests run, each counts 1/n of the time."""
     reasoning: str = ""
-    """The reasoning before the answer, if the server returns it apart from the text."""
+    """The reasoning before the answer, if the server returns it separately from the text."""
     alternatives: Mapping[str, float] | None = None
     """Log-probabilities of the likeliest first tokens; None if the request did not ask for them."""
 
 
 def build_request(llm: LLM, request: ChatRequest, *, is_limited: bool) -> ApiRequest:
-    """Build the JSON body of a request; if the model takes a seed, each sample has another one.
+    """Build the JSON body of a request; samples differ in their seed if the model takes one.
 
     With `is_limited`, the most tokens that the request may use are computed too.
     """
@@ -140,7 +140,7 @@ def estimate_prompt_tokens(request: ChatRequest) -> int:
 def read_answer(
     llm: LLM, request: ChatRequest, value: Mapping[str, Any], times: RequestTimes
 ) -> ChatAnswer:
-    """Read the JSON of an answer; ValueError explains why it cannot be read.
+    """Read an answer from the JSON of a response; ValueError says why it cannot be read.
 
     Token counts that the server does not report are estimated.
     """
@@ -237,9 +237,9 @@ def replace_lone_surrogates(text: str) -> str:
 
 
 def answer_from_refusal(failure: RequestFailure) -> ChatAnswer | None:
-    """Return an empty answer for a request that a server refused because of its content.
+    """Return an empty answer if a server refused a request for its content or its length.
 
-    None if the failure has another cause, and the request therefore has no answer.
+    None means that the failure has another cause, so that the request has no answer.
     """
     if failure.code in _CONTENT_FILTER_CODES:
         return ChatAnswer("", "refusal", 0, 0, 0.0, cached=False)

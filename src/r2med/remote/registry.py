@@ -1,4 +1,4 @@
-"""The registry of language models: entries of this package, of plugins, of the user's file."""
+"""The registry of language models: entries of this package, of plugins, and of the user's file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LLM:
     url: str = ""
     key_env: str = ""
     server: Literal["url", "any"] = "url"
-    """Whether cached answers are valid for one server address, or for the model on any server."""
+    """Cached answers are valid for one server address (`url`), or for any server (`any`)."""
     active_parameters: float | None = setting(default=None, least=0)
     local: str = ""
     local_package: str = ""
@@ -136,7 +136,11 @@ def _read_tables() -> Mapping[str, _LLMTable]:
 
 
 def _check_key_variable(entry: RegistryEntry) -> None:
-    """Refuse a key for a server that a file in the working folder names: it may be a stranger's."""
+    """Raise UsageError if an untrusted registry file uses a variable with a key.
+
+    A file that is only found in the working folder may be a stranger's, and its server would get
+    the key.
+    """
     if "key_env" in entry.fields and not entry.may_run_code:
         raise UsageError(
             f"{entry.where}: a registry file that is only found in the working folder cannot use "
@@ -145,7 +149,7 @@ def _check_key_variable(entry: RegistryEntry) -> None:
 
 
 def _add_user_file(tables: dict[str, _LLMTable]) -> Mapping[str, _LLMTable]:
-    """Add the models of the user's file, or change fields of known ones."""
+    """Return the models with those of the user's file, which may change fields of known ones."""
     configured = os.environ.get(CONFIG)
     user_file = user_path(configured) if configured else home_folder() / "llms.toml"
     if not user_file.is_file():
@@ -179,7 +183,7 @@ def _make_entry(name: str, tables: Mapping[str, _LLMTable]) -> LLM:
 
 
 def _check_extra(extra: object, entry_name: str) -> Mapping[str, object]:
-    """Return additional request parameters; they must be JSON and must not replace others."""
+    """Return the additional request parameters, which must be JSON and must not replace others."""
     if not isinstance(extra, dict):
         raise UsageError(
             f"{entry_name}: extra is {extra!r:.60}, expected a table of request parameters, as in "

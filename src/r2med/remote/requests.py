@@ -60,9 +60,9 @@ class RequestTimes:
     """How long a request took."""
 
     seconds: float
-    """From sending the request to the last byte of the answer."""
+    """Seconds from sending the request to the last byte of the answer."""
     wall_seconds: float
-    """Share of the wall time: while n requests are in progress, each counts 1/n of the time."""
+    """Share of the session's wall time: while n requests run, each counts 1/n of the time."""
 
 
 class _SharedClock:
@@ -75,7 +75,7 @@ class _SharedClock:
 
     @contextmanager
     def request(self) -> Iterator[Callable[[], RequestTimes]]:
-        """Count a request; the yielded function returns its times so far."""
+        """Count a request as in progress; the yielded function returns its times so far."""
         self._advance()
         self._requests += 1
         start, shared_start = self._now, self._shared_seconds
@@ -98,7 +98,7 @@ class _SharedClock:
 
 
 class ApiRequest(NamedTuple):
-    """The JSON body of a request, and the most tokens it may use; 0 if they are not limited."""
+    """The JSON body of a request, and the most tokens it may use; 0 means no limit is set."""
 
     body: Mapping[str, object]
     most_tokens: Tokens = Tokens()
@@ -119,7 +119,10 @@ class RequestFailure:
     """Whether another attempt may succeed."""
 
     def advice(self, *, unknown: str) -> str:
-        """Return advice for the user; `unknown` is used if the address or model is not found."""
+        """Return advice for the user.
+
+        `unknown` is the advice if the server does not know the address or model.
+        """
         if self.status in (401, 403):
             return "the server needs a key or does not accept this one: see docs/llms.md."
         return unknown if self.status == 404 else "run again to send the missing requests."
@@ -222,7 +225,7 @@ class Session:
     async def _send(
         self, path: str, request: ApiRequest, read: Callable[[dict[str, Any], RequestTimes], T]
     ) -> T | RequestFailure:
-        """Try a request until it is answered or `attempts` are used, each within the budget."""
+        """Try a request, within the budget, until it is answered or `attempts` are used up."""
         data = json.dumps(request.body, ensure_ascii=False).encode("utf-8", "replace")
         most = RequestCost.of(request.most_tokens, self.price)
         claim_id, attempt = object(), 0
@@ -248,7 +251,7 @@ class Session:
     async def _attempt(
         self, path: str, data: bytes, read: Callable[[dict[str, Any], RequestTimes], T]
     ) -> tuple[T | RequestFailure, RequestCost | None]:
-        """Return the outcome of one attempt and its cost; None if the cost is not known."""
+        """Return the outcome of one attempt, and its cost; the cost is None if not known."""
         with self._clock.request() as measure:
             return await self._exchange(path, data, lambda value: read(value, measure()))
 
@@ -344,7 +347,7 @@ class Session:
 
 
 async def _open(headers: Mapping[str, str], timeout: float) -> aiohttp.ClientSession:
-    """Return a client without automatic decompression, which could exhaust the memory."""
+    """Return an HTTP client that leaves answers compressed; unpacking could exhaust the memory."""
     import aiohttp
 
     default_headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -386,7 +389,10 @@ def parse_retry_after(headers: Mapping[str, str], now: datetime | None = None) -
 
 
 def _backoff(attempt: int, first: float) -> float:
-    """Return the seconds to wait after an attempt (from 1), varied so that clients spread out."""
+    """Return the seconds to wait after failed attempt number `attempt`, counted from 1.
+
+    The time varies randomly, so that clients do not all retry at once.
+    """
     longest = min(_LONGEST_BACKOFF, first * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1.0)
 
@@ -410,7 +416,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None] | None:
 
 
 def read_token_usage(value: Mapping[str, Any]) -> Tokens | None:
-    """Return the tokens that a server reports; None if there are none, or impossible ones."""
+    """Return the tokens that a server reports; None if it reports none or impossible numbers."""
     match value.get("usage"):
         case {"prompt_tokens": prompt, "completion_tokens": completion} if _are_counts(
             prompt, completion

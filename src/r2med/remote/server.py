@@ -30,7 +30,7 @@ class Server:
     url: str
     key: str | None = field(default=None, repr=False, compare=False)
     needs: str = field(default="", compare=False)
-    """The variable that must have the key; checked when the first request is sent."""
+    """The environment variable that must have the key; checked at the first request."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers of every request."""
@@ -81,7 +81,7 @@ def find_server(
     url: str | None = None,
     key_env: str = "",
 ) -> Server:
-    """Return the server of a model: the caller's, else the environment's, else the entry's.
+    """Return the server whose address the caller, else the environment, else the entry gives.
 
     The key of the entry is only ever sent to the address of the entry.
 

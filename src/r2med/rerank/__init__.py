@@ -1,1 +1,1 @@
-"""Second stage: putting the documents that a first stage found in a better order."""
+"""Second stage: put the documents that a first stage found in a better order."""

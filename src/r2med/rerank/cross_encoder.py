@@ -1,6 +1,7 @@
 """Local models that read query and document together: cross-encoders and yes/no language models.
 
-Scores are raw logits instead of probabilities: the order is the same, and large ones do not tie.
+Scores are raw logits instead of probabilities: the order is the same, but high scores stay
+different where their probabilities would round to the same number.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ class PairModel(LocalModel):
 
     @cached_property
     def limit(self) -> int:
-        """Tokens per pair: `max_length`, else the limit of the tokeniser and of the model."""
+        """Most tokens per pair: `max_length`, else the lower limit of tokeniser and model."""
         if self.settings.max_length:
             return int(self.settings.max_length)
         positions = int(getattr(self.model.config, "max_position_embeddings", None) or 512)
@@ -201,7 +202,10 @@ class CrossEncoder(PairModel):
         return TokenInputs(self.tokenizer, rows, lost, segments=segments)
 
     def encode(self, inputs: Inputs, rows: Rows) -> NDArray[np.float32]:
-        """Return the logit that `logit` selects; `auto` is the only one, or the second of two."""
+        """Return the score of each pair: the logit that the setting `logit` selects.
+
+        With `auto`, this is the only logit, or the second of two.
+        """
         logits = self.logits(cast("TokenInputs", inputs).features(rows))
         setting_value, width = self.settings.logit, logits.shape[1]
         column = width - 1 if setting_value == "auto" else int(setting_value)
@@ -215,10 +219,10 @@ class CrossEncoder(PairModel):
 
 
 class YesNo(PairModel):
-    """A language model that answers yes or no; the logit of its next token is the score.
+    """A language model that answers yes or no; the score comes from its next-token logits.
 
-    The score is the logit of "yes". If an entry has a "no", its logit is subtracted, which gives
-    the log-odds of yes.
+    The score is the logit of "yes". If the entry sets a "no", the logit of "no" is subtracted,
+    which gives the log-odds of yes.
     """
 
     architecture = "yes-no"

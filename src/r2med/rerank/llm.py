@@ -57,9 +57,9 @@ class Tally:
     unread: int = 0
     refused: int = 0
     truncated: int = 0
-    """Cut at the token limit before anything that can be read."""
+    """Answers that were cut at the token limit before anything that can be read."""
     malformed: int = 0
-    """Partial, repeated or invented, as the next three fields say."""
+    """Answers that are partial, repeated or invented, as counted in the next three fields."""
     partial: int = 0
     """Answers that leave out passages."""
     repeated: int = 0
@@ -71,7 +71,7 @@ class Tally:
     thoughts: int = 0
     """Answers with reasoning."""
     thought_tokens: int = 0
-    """Estimated from the share of the reasoning in the characters of an answer."""
+    """Tokens of reasoning, estimated by its share of the characters of an answer."""
 
     @property
     def fallen_back(self) -> int:
@@ -165,7 +165,7 @@ class Style(ABC):
     name: ClassVar[str]
     """Name of the style in the identity."""
     fallback: ClassVar[str] = "the order of the first stage was kept for them"
-    """What happens to passages whose answer cannot be read, for a warning."""
+    """The effect of an unreadable answer on its passages, as told in a warning."""
     assumed_answer: ClassVar[str] = ""
     """The answer that an estimate assumes: one that leads to the most requests."""
     llm: str = setting(identity="content")
@@ -182,11 +182,11 @@ class Style(ABC):
     @property
     @abstractmethod
     def answer_tokens(self) -> int:
-        """The expected length of an answer without reasoning or explanations."""
+        """The expected tokens of an answer without reasoning or explanations."""
 
     @abstractmethod
     def rank(self, prompt: Prompt, log: Log) -> Questions:
-        """Score the candidates of a log."""
+        """Yield requests about a log's candidates, receive answers, and return the scores."""
 
     def request(self, prompt: Prompt, log: Log, **values: str) -> ChatRequest:
         """Build a request from the prompt and the query."""
@@ -225,7 +225,7 @@ class Style(ABC):
 
 
 class LlmReranker:
-    """A reranker that asks a language model about every list, in the way of a style."""
+    """A reranker that asks a language model about every list, as its style prescribes."""
 
     def __init__(self, name: str, style: Style, resources: Resources) -> None:
         if not style.llm:
@@ -239,7 +239,10 @@ class LlmReranker:
 
     @cached_property
     def chat(self) -> Chat:
-        """The model with the settings of the style; `auto` is temperature 0 if it is supported."""
+        """The chat client of the model, with the settings of the style.
+
+        The temperature `auto` is 0 if the model has a temperature.
+        """
         style, options = self.style, {}
         temperature = style.temperature
         model = find_llm(style.llm, allow_unknown=True)
@@ -255,7 +258,7 @@ class LlmReranker:
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Model and prompt; the settings of the style are identified separately."""
+        """The identity of model and prompt; settings of the style are identified separately."""
         return {
             "reranker": self.style.name,
             "algorithms": versions("llm-reranking"),
@@ -265,7 +268,7 @@ class LlmReranker:
         }
 
     def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
-        """Ask the model about every list."""
+        """Ask the model about every list; return the scores of all documents."""
         tally, scores = Tally(), list[ListScores]()
         rows: list[dict[str, object]] = []
         answers: list[ChatAnswer] = []
@@ -350,7 +353,7 @@ class LlmReranker:
 
 
 def scores_by_value(values: Sequence[float] | ListScores) -> ListScores:
-    """Return scores that order a list by value; equal values keep the order of the first stage."""
+    """Return scores that order a list by descending value; ties keep the first stage's order."""
     return scores_from_order(sorted(range(len(values)), key=lambda index: -values[index]))
 
 

@@ -26,21 +26,22 @@ _THOUGHT_MARKS = re.compile(r"</?(?:think|reason)>")
 
 
 class Order(NamedTuple):
-    """The passages that an answer names, best first, and its problems."""
+    """The passages that an answer names, best first, and the problems of the answer."""
 
     indexes: list[int]
-    """Counted from 0."""
+    """Indexes of the passages in the prompt, counted from 0."""
     repeated: bool
-    """Whether a passage was named twice; its first mention counts."""
+    """Whether a passage was named twice; only its first mention counts."""
     invented: bool
-    """Whether a number was named that is not a passage; it is ignored."""
+    """Whether a number was named that is not a passage; such numbers are ignored."""
 
 
 def split_thought(text: str) -> tuple[str, str]:
     """Split a text into thought and conclusion.
 
-    The conclusion is the text between the last <answer> tags, even after a thought that was never
-    closed; without such tags, the text after the thought. It is empty if the thought never ends.
+    The conclusion is the text between the last <answer> tags, even if a thought before it was never
+    closed. Without such tags, it is the text after the thought; it is empty if the thought never
+    ends.
     """
     ends = list(_END_OF_THOUGHT.finditer(text))
     end = ends[-1].end() if ends else 0
@@ -55,10 +56,10 @@ def split_thought(text: str) -> tuple[str, str]:
 
 
 def read_order(conclusion: str, count: int) -> Order | None:
-    """Return the order in a conclusion; None if it names no passage.
+    """Return the order of passages in a conclusion; None if it names no passage.
 
-    Formats are `[2] > [1]`, `2, 1`, a JSON list and lines of these. Of a repeated number the first
-    mention counts; a number that is not a passage is ignored.
+    Formats are `[2] > [1]`, `2, 1`, a JSON list and lines of these. If a number is repeated, its
+    first mention counts; a number that is not a passage is ignored.
     """
     if is_refusal(conclusion):
         return None
@@ -72,10 +73,11 @@ def read_order(conclusion: str, count: int) -> Order | None:
 
 
 def read_scores(conclusion: str, count: int) -> tuple[dict[int, float], Order] | None:
-    """Return scores from 0 to 10 by index, as in `{"[1]": 5, "[2]": 3}`; None if there are none.
+    """Return the scores in a conclusion by passage index, and the order in which it names them.
 
-    Repeated and unknown numbers are treated as in `read_order`. A number in brackets or quotes is
-    a passage; broken JSON is read as far as possible, and a score above 10 is ignored.
+    Scores are 0 to 10, as in `{"[1]": 5, "[2]": 3}`; None is returned if there are none. Repeated
+    and unknown numbers are treated as in `read_order`. A number in brackets or quotes is a passage;
+    broken JSON is read as far as possible, and a score above 10 is ignored.
     """
     matches = _SCORED.findall(conclusion[:_LONGEST])
     rows = [(int(bracketed or quoted) - 1, float(score)) for bracketed, quoted, score in matches]

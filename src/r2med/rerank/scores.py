@@ -51,7 +51,7 @@ class RerankOutput:
     """The scores of lists, with facts and usage."""
 
     scores: list[ListScores]
-    """For each list a finite score for each of its documents, higher is better."""
+    """One array per list: a finite score for each document, where higher is better."""
     facts: Mapping[str, object]
     """Facts for the record, as JSON values: cached scores, answers that could not be read."""
     usage: Usage
@@ -62,7 +62,7 @@ class Reranker(Protocol):
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """Everything besides the settings that can change a score, as JSON values."""
+        """Everything that can change a score, as JSON values; settings are stored separately."""
 
     def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
         """Score the documents of every list."""
@@ -97,7 +97,7 @@ def candidate_lists(run: Run, task: Task) -> list[Candidates]:
 
 
 class _PairForm(Form):
-    """The address of a pair is a hash of the query's length and of both exact texts."""
+    """A form in which a pair's address is a hash of the query's length and of both texts."""
 
     def addresses(self, texts: Iterable[Pair]) -> Addresses:
         """Return the address of each pair in the cache."""
@@ -118,17 +118,17 @@ class PairReranker:
         self.encoders = {"pair": scorer}
         self.resources = resources
         self.worker_stage: StageSpec | None = None
-        """From which workers build this reranker; None for an object of this process."""
+        """How workers build this reranker; None for an object that exists only in this process."""
         self.batches = Batches(resources.options.batch_tokens, resources.warn)
         self._anonymous = anonymous_identity(scorer)
 
     @property
     def identity(self) -> Mapping[str, object]:
-        """The identity of the scorer; a unique one if it has none."""
+        """The identity of the scorer; if it has none, one that no other object has."""
         return self.scorer.identity or self._anonymous
 
     def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
-        """Read cached scores and score all other pairs."""
+        """Score all pairs; scores that are cached are not computed again."""
         ids = [
             (candidates.query_id, document_id)
             for candidates in lists
@@ -160,7 +160,7 @@ class PairReranker:
 
 
 def anonymous_identity(model: object) -> Mapping[str, object]:
-    """Return a unique identity, so that results are never reused for another object."""
+    """Return an identity that no other object has, so that its results are never reused."""
     model_class = type(model)
     return {
         "object": f"{model_class.__module__}.{model_class.__qualname__}",
@@ -205,9 +205,9 @@ def reorder_run(first: Run, scores: Sequence[ListScores], reranked: int, tail: T
 
 
 def _extend_scores(scores: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Continue decreasing scores to `count` scores, all of them different in float32.
+    """Continue decreasing scores to a total of `count`, all different in float32.
 
-    If there are no such numbers below the lowest score, the scores are count, ..., 2, 1 instead.
+    If no such numbers exist below the lowest score, the scores are count, ..., 2, 1 instead.
     """
     lowest = float(scores[-1])
     steps = np.arange(count - len(scores) + 1, dtype=np.float64)

@@ -49,11 +49,11 @@ class Listwise(Style):
 
     @property
     def answer_tokens(self) -> int:
-        """Five tokens for every passage of a window."""
+        """Expected tokens: five for every passage of a window."""
         return 5 * self.window
 
     def rank(self, prompt: Prompt, log: Log) -> Questions:
-        """Ask about one window after another; passages that an answer leaves out come last."""
+        """Ask about one window after another; in each, omitted passages come last."""
         order = list(range(len(log.candidates.documents)))
         if len(order) < 2:
             return scores_from_order(order)
@@ -200,7 +200,7 @@ class Groupwise(Style):
 
     @property
     def answer_tokens(self) -> int:
-        """Eight tokens for every passage of a group."""
+        """Expected tokens: eight for every passage of a group."""
         return 8 * self.group
 
     def rank(self, prompt: Prompt, log: Log) -> Questions:
@@ -250,7 +250,7 @@ def _close_thought(prompt: str, answer: ChatAnswer) -> str:
 def _log_odds(alternatives: Mapping[str, float]) -> float | None:
     """Return the log-odds of true against false; None if neither is among the alternatives.
 
-    If one of them is missing, it counts as likely as the least likely alternative.
+    If one of them is missing, it is assumed to be as likely as the least likely alternative.
     """
 
     def log_probabilities(word: str) -> list[float]:

@@ -20,7 +20,7 @@ class RerankAnswer:
     query_id: str
     sample: int
     document_ids: tuple[str, ...]
-    """The documents in the order in which the model saw them, numbered from 1."""
+    """The documents in the order of their numbers in the prompt, from 1."""
     thought: str
     answer: str
     finish: str
@@ -31,8 +31,8 @@ class RerankAnswer:
 def read_rerank_answers(trace: str | None, query_id: str) -> list[RerankAnswer]:
     """Return the answers about one query, in order; empty if the trace is missing or damaged.
 
-    `trace` comes from a stored record, which may be anyone's, so only a file directly inside the
-    folder of traces is read.
+    `trace` comes from a stored record, which may come from someone else, so only a file directly
+    inside the folder of traces is read.
     """
     parts = PurePosixPath(trace or "").parts
     if len(parts) != 2 or parts[0] != _FOLDER or parts[1] in (".", ".."):

@@ -45,7 +45,7 @@ class UserRerankerSettings:
 
     target: str = setting(identity="content")
     arguments: tuple[str, ...] = ()
-    """Arguments of the class, each as NAME=VALUE: the options in brackets."""
+    """Arguments of the class as NAME=VALUE, from the options in brackets."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def is_reranker(model: object) -> bool:
 def wrap_reranker(
     name: str, model: object, resources: Resources, arguments: tuple[str, ...] = ()
 ) -> PairReranker | ListReranker:
-    """Make a reranker of an object; its scores are cached if it has an `identity`."""
+    """Make a reranker from an object; its scores are cached if the object has an `identity`."""
     if not is_reranker(model):
         raise UsageError(f"{name}: {type(model).__name__} is not a reranker. {_INTERFACE}")
     declared = read_identity(model, f"{name}: {type(model).__name__}.identity")
@@ -128,7 +128,7 @@ class _Predictor:
         return scores[:, None]
 
     def facts(self) -> Mapping[str, object]:
-        """Return whether the object has an identity."""
+        """Return the facts for the record: whether the user's object has an identity."""
         return {"identified": self.identity is not None}
 
 
@@ -148,7 +148,7 @@ class ListReranker:
         self._model = model
 
     def rerank(self, lists: Sequence[Candidates]) -> RerankOutput:
-        """Order every list; of n documents the first one scores n, the last one 1."""
+        """Order every list; of n documents, the first scores n and the last scores 1."""
         start, scores = time.perf_counter(), list[ListScores]()
         for number, candidates in enumerate(lists, start=1):
             scores.append(scores_from_order(self._order(candidates)))

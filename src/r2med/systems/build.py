@@ -136,7 +136,7 @@ class System:
 
     @property
     def label(self) -> str | None:
-        """The name in tables, if it differs from the spec."""
+        """The name in tables, if the spec has a label."""
         return self.spec.label
 
     def __str__(self) -> str:
@@ -167,7 +167,10 @@ class Builder:
         return stage
 
     def _build_fused(self, spec: Spec) -> tuple[Stage, int]:
-        """Build the first stages, fused if there are several; return how many units were used."""
+        """Build the first stages, and fuse them if there are several.
+
+        Also return how many of the units after them were used: 1 for a fusion unit, otherwise 0.
+        """
         members = tuple(self.system(member) for member in spec.fused)
         if len(members) == 1:
             return members[0], 0
@@ -180,7 +183,10 @@ class Builder:
         return Fused(text, str(unit), members, fusion, depth), used_units
 
     def _build_expanded(self, spec: Spec) -> tuple[Stage, int]:
-        """Build an expander and the stage that searches; return how many units were used."""
+        """Build an expander and the retriever that searches with its queries.
+
+        Also return how many of the units after the expander were used.
+        """
         unit, search_unit = cast(Unit, spec.fused[0]), spec.stages[0]
         if self._stage_type(search_unit) == "expander":
             raise UsageError(
@@ -210,6 +216,10 @@ class Builder:
         return Finder(task, stage.retriever, stage.search_identity(task))
 
     def _stage_type(self, part: Unit | Spec, stages: tuple[StageType, ...] = LEADING) -> StageType:
+        """Return the type of a part of a system; `stages` are the types allowed at its position.
+
+        A user's object that can both encode and rerank is a retriever in first position.
+        """
         if isinstance(part, Spec):
             return "retriever"
         if part.name not in self.models:
@@ -315,7 +325,7 @@ def build_retriever(spec: str, resources: Resources) -> Any:
 
 
 def build_reranker(spec: str, resources: Resources) -> Any:
-    """Build a reranker in a worker; `spec` is its unit, without a first stage."""
+    """Build a reranker in a worker; `spec` is the reranker alone, without a first stage."""
     unit = parse(f"bm25 | {spec}").stages[0]
     entry = configure(cast(Unit, unit))
     return _module(entry).build(str(unit), read_settings(entry), resources)

@@ -31,7 +31,7 @@ class StageCost(Usage):
     seconds: float
     """Wall time."""
     reused: bool = False
-    """True if the work was not done again: the figures are those of the stored result."""
+    """Whether the figures come from a stored result, because the work was not done again."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class StageOutput:
 
     run: Run
     facts: Facts = field(default_factory=dict)
-    """By the name of the stage; the stages that it builds on are included."""
+    """Facts by the name of the stage, including the stages that it builds on."""
     costs: tuple[StageCost, ...] = ()
-    """In the order of the steps."""
+    """The costs of all steps, in the order of the steps."""
     sample_runs: tuple[Run, ...] = ()
-    """The run of each sample of an expander that fuses them; empty for every other stage."""
+    """For an expander that fuses its samples, the run of each sample; otherwise empty."""
 
 
 @dataclass(frozen=True)
 class StageContext:
-    """The task of a stage, and how it gets the outputs of the stages that it uses.
+    """The task that a stage runs on, and access to the outputs of the stages that it uses.
 
     `run_member` returns these outputs; it may read a stored result instead of running a stage.
     """
@@ -66,7 +66,7 @@ class StageContext:
 
 
 def run_member(stage: Stage, context: StageContext) -> StageOutput:
-    """Run a stage without looking for a stored result; a value for `StageContext.run_member`."""
+    """Run a stage even if its result is stored; a value for `StageContext.run_member`."""
     return stage.run(context)
 
 
@@ -79,7 +79,7 @@ class Stopwatch:
         self.seconds = 0.0
 
     def cost(self, usage: Usage | None = None) -> StageCost:
-        """Return the cost of the step."""
+        """Return the time of the step, with its usage."""
         usage_fields = asdict(usage) if usage else {}
         return StageCost(self._part, self._stage, self.seconds, **usage_fields)
 
@@ -108,7 +108,7 @@ def merge_facts(*facts_of_stages: Facts) -> Facts:
 
 
 def seconds_by_step(costs: Iterable[StageCost]) -> dict[str, float]:
-    """Add the seconds of equal steps, in order of first appearance."""
+    """Return the seconds by step, summed over equal steps, in order of first appearance."""
     total: dict[str, float] = {}
     for cost in costs:
         total[cost.stage] = total.get(cost.stage, 0.0) + cost.seconds
@@ -116,5 +116,5 @@ def seconds_by_step(costs: Iterable[StageCost]) -> dict[str, float]:
 
 
 def mark_reused(costs: Iterable[StageCost]) -> tuple[StageCost, ...]:
-    """Return the costs with a mark that they come from a stored result."""
+    """Return the costs, marked as coming from a stored result."""
     return tuple(replace(cost, reused=True) for cost in costs)

@@ -81,7 +81,7 @@ class Entry:
     unverified: str = ""
     """Settings that could not be verified."""
     protocols: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Settings of other works for the same model, by name: `e5[protocol=mteb]`."""
+    """Settings of other works for the same model, by work, as in `e5[protocol=mteb]`."""
     fields: Mapping[str, object] = field(default_factory=dict)
     """Settings of the backend, which options can override."""
 
@@ -124,10 +124,10 @@ LEADING: tuple[StageType, ...] = ("retriever", "given", "expander")
 
 
 def require_entry(unit: Unit, stages: tuple[StageType, ...] = LEADING) -> Entry:
-    """Return the entry of a unit; if its name is not known, the error suggests a correction.
+    """Return the entry of a unit; for an unknown name, the error suggests a correction.
 
-    `stages` are the stages that the error may suggest. A folder may be meant as an encoder, or as a
-    cross-encoder after a '|'; `module:Class` may be meant as a Python class.
+    `stages` are the types of stages that the error may suggest. A folder may be meant as an
+    encoder, or as a cross-encoder after a '|'; `module:Class` may be meant as a Python class.
     """
     if (entry := find_entry(unit.name)) is not None:
         return entry
@@ -146,7 +146,7 @@ def require_entry(unit: Unit, stages: tuple[StageType, ...] = LEADING) -> Entry:
 
 
 def configure(unit: Unit) -> Entry:
-    """Return the entry of a unit with the unit's argument and options."""
+    """Return the entry of a unit, with the unit's argument and options applied."""
     entry = require_entry(unit)
     options = dict(unit.options)
     if unit.argument is not None:
@@ -157,7 +157,7 @@ def configure(unit: Unit) -> Entry:
 
 
 def spell_registered(spec: Spec) -> Spec:
-    """Return a spec with the registered spelling of every name; results are stored under it."""
+    """Return the spec with every name in its registered spelling; results are stored under it."""
 
     def spell(unit: Unit) -> Unit:
         entry = find_entry(unit.name)
@@ -197,7 +197,7 @@ def is_plain(system: str) -> bool:
 
 
 def kind_of(spec: Spec) -> SystemKind:
-    """Return the type of a system: does it end with a reranker, or begin with an expander?"""
+    """Return the type of a system: by a reranker at its end, or an expander at its start."""
     if spec.stages and _stage_of(spec.stages[-1]) == "reranker":
         return "reranker"
     if spec.stages and len(spec.fused) == 1 and _stage_of(spec.fused[0]) == "expander":
@@ -246,7 +246,7 @@ def _stage_of(part: Unit | Spec) -> str | None:
 
 
 def find_entry(name: str) -> Entry | None:
-    """Return the entry of a name, ignoring case; plugins are loaded only for other names."""
+    """Return the entry of a name, ignoring case; plugins load only if r2med has no such name."""
     lowered = name.lower()
     return packaged_entries().get(lowered) or added_entries().get(lowered)
 
@@ -281,7 +281,7 @@ def added_entries() -> Mapping[str, Entry]:
 
 
 def _read_added(entry: RegistryEntry) -> Entry:
-    """Read an entry of a plugin or registry file: `like` an entry of r2med, or of a `backend`."""
+    """Read an added entry, which is `like` an entry of r2med or names a `backend`."""
     table = {"description": f"added by {entry.source}", **entry.fields}
     if (base_name := table.pop("like", None)) is not None:
         base = packaged_entries().get(str(base_name).lower())

@@ -60,7 +60,7 @@ class Spec:
     fused: tuple[Unit | Spec, ...]
     stages: tuple[Unit | Spec, ...] = ()
     label: str | None = None
-    """The name of the whole system in tables; None uses its text."""
+    """The name of the whole system in tables; None shows the spec itself."""
 
     def __str__(self) -> str:
         first = " + ".join(_format_member(part) for part in self.fused)
@@ -187,7 +187,7 @@ class _Reader:
         return self.expect(_BARE, 'a value (quote it if it has spaces or | + @ [ ] ( ) , ")')
 
     def describe_name(self) -> str:
-        """Describe the expected name; before a path, which prefixes the path may need."""
+        """Return the description of the expected name; before a path, the prefixes it may need."""
         match = _PATH.match(self.text, self.position)
         if not match:
             return "the name of a system"
@@ -204,7 +204,7 @@ class _Reader:
         return match[0]
 
     def take(self, rule: str | re.Pattern[str]) -> re.Match[str] | None:
-        """Read a symbol or pattern at the cursor and the spaces after it; None if not there."""
+        """Read a symbol or pattern at the cursor and the spaces after it; None if it is absent."""
         pattern = _symbol_pattern(rule) if isinstance(rule, str) else rule
         match = pattern.match(self.text, self.position)
         if match:

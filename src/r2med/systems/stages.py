@@ -57,19 +57,19 @@ class _NamedStage:
     text: str
     """The spec of the system that ends with this stage."""
     name: str
-    """The unit of the spec that is this stage; the key of its costs and facts."""
+    """The part of the spec that is this stage; the key of the stage's costs and facts."""
     tie_order: TieOrder = field(default="trec", kw_only=True)
     published_as: str | None = field(default=None, kw_only=True)
     deviations: tuple[str, ...] = field(default=(), kw_only=True)
 
     def ties(self, task: Task) -> TieOrder:
-        """Return the tie order: that of the registry entry, or of the stored result."""
+        """Return the order of tied documents, set by the registry entry or the stored result."""
         return self.tie_order
 
 
 @dataclass(frozen=True)
 class VariantOutput:
-    """One run for each variant of the queries, and their facts and costs."""
+    """One run for each variant of the queries, with the facts and costs of all variants."""
 
     runs: list[Run]
     facts: Facts
@@ -182,7 +182,7 @@ class RunFileStage(_NamedStage):
         return StageOutput(run, {self.name: findings.facts()}, (reading.cost(),))
 
     def read(self, task: Task) -> tuple[Run, Findings]:
-        """Return the lists of a task's queries, and the problems that were found."""
+        """Return the lists for the task's queries, and the problems found in the file."""
         content, findings = self._content
         return restrict_to_task(content, task, findings, self.name)
 
@@ -212,7 +212,7 @@ class CandidateStage(_NamedStage):
         return StageOutput(run.truncate(self.depth), facts, (reading.cost(),))
 
     def read(self, task: Task) -> tuple[Run, Findings]:
-        """Return the lists of a task's queries, and the problems that were found."""
+        """Return the lists for the task's queries, and the problems found in the files."""
         subset = find_subset(task, self.settings.name)
         return restrict_to_task(
             subset.read(safeguard=self.settings.safeguard), task, Findings(), self.name
@@ -221,7 +221,7 @@ class CandidateStage(_NamedStage):
 
 @dataclass(frozen=True)
 class Fused(_NamedStage):
-    """`a + b`: members in the order of the spec, and how they are fused."""
+    """`a + b`: the members in the order of the spec, and the method that fuses them."""
 
     members: tuple[Stage, ...]
     fusion: Fusion
@@ -237,7 +237,7 @@ class Fused(_NamedStage):
             )
 
     def identity(self, task: Task) -> Mapping[str, object]:
-        """Return the identities of the fusion and its members, sorted unless there are weights."""
+        """Return the identity of the fusion; the order of members counts only with weights."""
         fusion = self.fusion.on(task.suite)
         members = [dict(member.identity(task)) for member in self.members]
         return {
@@ -248,7 +248,7 @@ class Fused(_NamedStage):
         }
 
     def ties(self, task: Task) -> TieOrder:
-        """Return the order of trec_eval; the Nano protocol keeps the order of fused lists."""
+        """Return the tie order of trec_eval; on Nano tasks, the order of the fused lists."""
         return "list" if task.suite == "nano" else "trec"
 
     def run(self, context: StageContext) -> StageOutput:
@@ -259,7 +259,7 @@ class Fused(_NamedStage):
         return StageOutput(run, facts, (*_join_costs(outputs), cost))
 
     def fuse(self, runs: Sequence[Run], task: Task) -> tuple[Run, StageCost]:
-        """Fuse one run per member, each sorted by the tie order with which it is measured."""
+        """Fuse the members' runs, after sorting each by the tie order of its member."""
         with measure_step("fuse", self.name) as fusing:
             lists = [
                 sort_lists(run, member.ties(task))
@@ -272,13 +272,13 @@ class Fused(_NamedStage):
 
 @dataclass(frozen=True)
 class Expanding(_NamedStage):
-    """`METHOD:LLM | first`; rerankers after it use the original query."""
+    """`METHOD:LLM | first`: searches with expanded queries; rerankers use the original ones."""
 
     entry: Entry
     expander: Expander
     first: Stage
     bound_generations: Generations | None = None
-    """The generations for the task of this evaluation: see `bind`."""
+    """The generations for one task, set by `bind`; None before."""
 
     def __post_init__(self) -> None:
         """Raise UsageError if the first stage is not a retriever."""
@@ -307,7 +307,7 @@ class Expanding(_NamedStage):
         }
 
     def _sample_fusion(self, task: Task) -> Fusion:
-        """Return the fusion of runs of several generations, with the constant of the suite."""
+        """Return how runs of several generations are fused, with the constant of the suite."""
         from r2med.retrieve.fusion import Fusion
 
         return Fusion().on(task.suite)
@@ -412,7 +412,7 @@ Stage = Retrieval | RunFileStage | CandidateStage | Fused | Expanding | Rerankin
 
 
 def bind(stage: Stage, task: Task, *, keep: bool = True) -> Stage:
-    """Return the stage for one evaluation on one task; files are looked up once, now.
+    """Return the stage for one evaluation on one task; its files are looked up now.
 
     With `keep`, finished generations are also written to a file.
     """
@@ -462,7 +462,7 @@ def _walk(stage: Stage) -> Iterator[Stage]:
 
 
 def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
-    """Return the safeguards among a system's candidates: document ids by query id."""
+    """Return the documents that candidate subsets add as safeguards, by query id."""
     documents: dict[str, str] = {}
     for used_stage in _walk(stage):
         if isinstance(used_stage, CandidateStage) and used_stage.settings.safeguard:
@@ -471,7 +471,7 @@ def safeguards(stage: Stage, task: Task) -> Mapping[str, str]:
 
 
 def check_strict(stage: Stage, task: Task) -> None:
-    """Raise an error if a ranking in a file has unknown queries or documents."""
+    """Raise an error if a stage reads a ranking with unknown queries or documents."""
     for used_stage in _walk(stage):
         if isinstance(used_stage, RunFileStage | CandidateStage):
             _, findings = used_stage.read(task)
@@ -485,7 +485,7 @@ def _searches(stage: Stage) -> bool:
 
 
 def _search_variants(stage: Stage, context: StageContext, variants: Variants) -> VariantOutput:
-    """Search with each variant of the queries; a fusion searches with every member."""
+    """Search with each variant of the queries; for a fusion, with all members, then fuse."""
     if not isinstance(stage, Fused):
         return cast(Retrieval, stage).search_variants(context, variants)
     outputs = [_search_variants(member, context, variants) for member in stage.members]
