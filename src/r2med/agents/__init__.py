@@ -1,1 +1,1 @@
-"""Agents as systems: their traces, from any source, and the scores of traces."""
+"""Read the traces of agents from any source, and score them."""

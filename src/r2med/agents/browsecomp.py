@@ -1,8 +1,9 @@
-"""The result files of BrowseComp-Plus: one JSON file per query, read and written.
+"""Read and write the result files of BrowseComp-Plus, one JSON file per query.
 
 A file has `query_id`, `retrieved_docids`, `tool_call_counts`, `status` and `result`, a list of
 reasoning, tool calls and output texts; the last output text is the answer. Files written here also
-have a field `r2med` with what that form has no place for; readers of the form ignore it.
+have a field `r2med` with the facts for which BrowseComp-Plus has no field; its own programs ignore
+this field.
 """
 
 from __future__ import annotations
@@ -74,16 +75,16 @@ class ResultFile:
 
 @dataclass(frozen=True)
 class ReadFiles:
-    """The traces of a folder, and the problems of the files that could not be read."""
+    """The traces in a folder, and a message for each file that could not be read."""
 
     traces: tuple[AgentTrace, ...]
     problems: tuple[str, ...]
 
 
 def read_results(folder: Path) -> ReadFiles:
-    """Read all result files of a folder; malformed ones are left out and named.
+    """Read all result files of a folder; `problems` names the malformed files, which are left out.
 
-    Several files on one query are several samples, in the order of their names.
+    Several files for one query are samples of that query, in the order of the file names.
 
     Raises:
         DataError: The folder has no result file, or none can be read.
@@ -110,7 +111,10 @@ def read_results(folder: Path) -> ReadFiles:
 
 
 def write_results(traces: Sequence[AgentTrace], folder: Path, *, agent: str, task: Task) -> int:
-    """Write one file per trace and return their number; snippets are the texts of documents."""
+    """Write one file per trace and return the number of files.
+
+    The `snippet` of each document in a file is the text of that document in the task.
+    """
     width = len(str(len(traces)))
     for number, trace in enumerate(traces, 1):
         name = f"run_{number:0{width}}_{slug(trace.query_id)}.json"
@@ -182,7 +186,7 @@ def _read_call(item: ResultItem) -> AgentStep:
 
 
 def _read_documents(output: Any) -> Iterator[str]:
-    """Yield the document ids in the output of a tool: JSON with `docid`, or text that names it."""
+    """Yield the document ids in a tool's output: `docid` values in JSON, or ids found in text."""
     value = _parse_json(output)
     if isinstance(value, str):
         yield from _DOCUMENT_ID.findall(value)
@@ -199,7 +203,7 @@ def _read_documents(output: Any) -> Iterator[str]:
 
 
 def _parse_json(value: Any) -> Any:
-    """Return the JSON value in a text; other values and other texts as they are."""
+    """Return the JSON value of a text; other values and texts that are not JSON are unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -265,7 +269,7 @@ def _step_json(step: AgentStep, trace: AgentTrace, task: Task) -> dict[str, obje
 
 
 def _answer_text(trace: AgentTrace) -> str:
-    """Return the answer with the citations and the confidence that its text does not state."""
+    """Return the answer, with the citations and the confidence appended that it lacks."""
     text = trace.answer
     stated = read_citations(text, trace.cited)
     missing = [document for document in trace.cited if document not in stated]

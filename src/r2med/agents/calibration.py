@@ -16,7 +16,7 @@ BINS = 10
 
 @dataclass(frozen=True)
 class ConfidenceBin:
-    """Answers whose stated confidence is above `low` and at most `high`; 0 is in the first bin."""
+    """Answers whose confidence is above `low` and at most `high`; the first bin also holds 0."""
 
     low: float
     high: float
@@ -66,7 +66,7 @@ def calibrate(
 
 
 def _bin_of(confidence: float, bins: int) -> int:
-    """Return the index of the bin whose upper bound is the first that is not exceeded."""
+    """Return the index of the first bin whose upper bound is at least the confidence."""
     bounds = ((index + 1) / bins for index in range(bins - 1))
     return next((index for index, bound in enumerate(bounds) if confidence <= bound), bins - 1)
 

@@ -1,7 +1,7 @@
 """The log of the search server: which agent searched for what, and which documents it was shown.
 
 Agents see opaque codes instead of document ids, because ids of R2MED name the query that a document
-belongs to. The log has both. Every record is on disk before the agent gets its answer.
+belongs to. The log has codes and ids. Every record is on disk before the agent gets its answer.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ CallType = Literal["search", "failed", "answer"]
 
 @dataclass(frozen=True)
 class LogSetup:
-    """The task and system of a log; one log has one setup."""
+    """The task, system and search depth that all calls of a log share."""
 
     task: str
     data: str
     """The hash of the task's data."""
     system: str
     depth: int
-    """Documents per search."""
+    """Number of documents that a search returns."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class AgentCall:
     type: CallType
     session: str
     text: str
-    """The words searched for, or the answer."""
+    """The search query, or the answer."""
     documents: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
-    """The codes under which the documents were shown, in the same order."""
+    """The code under which each of `documents` was shown."""
     citations: tuple[str, ...] = ()
     """Codes that an answer cites."""
     confidence: float | None = None
@@ -71,7 +71,7 @@ class AgentCall:
 
 
 class CallLog:
-    """An open log; safe to share between threads."""
+    """A call log that is open for writing; threads may share it."""
 
     def __init__(self, folder: Path, setup: LogSetup, *, warn: Warn) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class CallLog:
 
 @dataclass(frozen=True)
 class ReadLog:
-    """The content of a log."""
+    """The content of a call log."""
 
     setup: LogSetup
     calls: tuple[AgentCall, ...]
@@ -108,7 +108,7 @@ def is_call_log(folder: Path) -> bool:
 
 
 def read_log(folder: Path, *, warn: Warn) -> ReadLog:
-    """Read a log; damaged lines are reported and left out."""
+    """Read a call log; damaged lines are left out, with a warning."""
     records = RecordLog(folder, SUFFIX, content="log of calls", warn=warn).read()
     setups = [
         read_values(LogSetup, record, folder) for record in records if record.get("type") == "start"
@@ -129,7 +129,8 @@ def read_log(folder: Path, *, warn: Warn) -> ReadLog:
 def log_traces(log: ReadLog, task: Task) -> tuple[list[AgentTrace], list[str]]:
     """Return one trace per session, and the sessions that do not name a query of the task.
 
-    A session is the id of its query; ID#2 is the second run on query ID. The last answer counts.
+    A session is named `ID` after its query, or `ID#2` if it is the second run on query `ID`. If a
+    session has several answers, the last one counts.
     """
     query_ids = set(task.queries.ids.to_pylist())
     sessions: dict[str, list[AgentCall]] = {}
@@ -187,7 +188,7 @@ def _split_session(session: str, query_ids: set[str]) -> tuple[str | None, int]:
 
 
 def _check_setup(folder: Path, setup: LogSetup, records: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse to continue a log of another task, system or number of documents."""
+    """Raise UsageError if the log was started with another task, system or search depth."""
     for record in records:
         if record.get("type") != "start":
             continue

@@ -29,7 +29,7 @@ from r2med.tasks.task import Task, positives_of
 
 @dataclass(frozen=True)
 class TraceScores:
-    """The scores of one trace; None where a score does not apply or the source does not tell."""
+    """The scores of one trace; None if a score does not apply or the trace lacks its data."""
 
     query_id: str
     sample: int
@@ -39,14 +39,15 @@ class TraceScores:
     documents: int
     """Distinct documents that the agent saw."""
     recall: float | None
-    """Share of the judged positives among the documents seen; None for a query without any."""
+    """Share of the judged positives among the documents seen; None for a query without
+    positives."""
     saw_positive: float | None
     """1 if at least one positive was seen."""
     first_positive: int | None
     """The number of the search that showed the first positive, from 1."""
     used_positive: float | None
-    """1 if a positive that was seen is cited or in the final list; None if none was seen, or if the
-    agent never cites or ranks."""
+    """1 if a positive that was seen is cited or in the final list; None if no positive was seen, or
+    if the agent never cites or ranks."""
     citation_precision: float | None
     """Share of the cited documents that are positives."""
     correct: float | None
@@ -81,9 +82,10 @@ class AgentMean:
 
     value: float
     interval: Interval | None
-    """None for a count that is the same for all queries: how much it varies is unknown."""
+    """None for a count that is equal for all queries, because its variation is then unknown."""
     queries: int
-    """Queries that have the score; several samples of a query count as one, by their mean."""
+    """Number of queries that have the score; a query with several samples counts once, by their
+    mean."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +94,15 @@ class AgentSummary:
 
     name: str
     queries: int
-    """Queries with a trace."""
+    """Number of queries with a trace."""
     task_queries: int
     traces: int
     incomplete: int
-    """Traces that did not end with an answer."""
+    """Number of traces that did not end with an answer."""
     means: Mapping[str, AgentMean]
-    """By score; a score that no query has is left out."""
+    """The mean of each score, by name of the score; scores that no query has are left out."""
     median_first_positive: float | None
-    """Among the queries whose source tells which search showed the first positive."""
+    """The median of `first_positive` over the traces that have it."""
     calibration: ConfidenceCalibration | None
     problems: tuple[str, ...]
     scores: tuple[TraceScores, ...]
@@ -108,18 +110,18 @@ class AgentSummary:
 
 @dataclass(frozen=True)
 class AgentDifference:
-    """How an agent differs from the first one on the queries that both have."""
+    """The difference between an agent and the first agent, on the queries that both have."""
 
     agent: str
     score: str
     difference: Difference
     p_holm: float
-    """Corrected over all agents and scores compared."""
+    """The p-value after Holm's correction over all agents and scores compared."""
 
 
 @dataclass(frozen=True, eq=False)
 class AgentScores(Tabular):
-    """Agents on one task, and how they differ from the first."""
+    """The scores of agents on one task, and the difference of each from the first agent."""
 
     task: str
     baseline: str
@@ -153,7 +155,7 @@ def score_agents(task: Task, trace_sets: Sequence[TraceSet]) -> AgentScores:
 
     Args:
         task: The task.
-        trace_sets: The traces of each agent; the others are compared with the first.
+        trace_sets: The traces of each agent; every other agent is compared with the first.
     """
     material = _Material(task)
     agents = tuple(_summarise(trace_set, task, material) for trace_set in trace_sets)
@@ -200,7 +202,7 @@ def _summarise(trace_set: TraceSet, task: Task, material: _Material) -> AgentSum
 
 
 def _by_query(scores: Iterable[TraceScores], name: str) -> dict[str, float]:
-    """Return a score by query, the mean over its samples; queries without it are left out."""
+    """Return the mean of a score over each query's samples; queries without it are left out."""
     values: dict[str, list[float]] = {}
     for trace in scores:
         value = getattr(trace, name)
@@ -232,7 +234,7 @@ def _score_trace(trace: AgentTrace, material: _Material, is_use_known: bool) -> 
 
 
 def _score_answer(trace: AgentTrace, material: _Material) -> dict[str, float | None]:
-    """Return the scores of the answer; an agent that gave none is wrong and did not abstain."""
+    """Return the scores of an answer; a missing answer is wrong, and is not an abstention."""
     reference = material.answers.get(trace.query_id)
     if not reference:
         return dict.fromkeys(("correct", "mentions", "f1", "abstained"))
@@ -249,7 +251,7 @@ def _score_answer(trace: AgentTrace, material: _Material) -> dict[str, float | N
 
 
 def _mentions(answer: str, reference: str) -> bool:
-    """Whether an answer contains a wording of the reference, word by word."""
+    """Whether an answer contains one of the accepted wordings of the reference as whole words."""
     text = f" {normalise(answer)} "
     wordings = (normalise(form) for form in reference_forms(reference))
     return any(f" {wording} " in text for wording in wordings if wording)

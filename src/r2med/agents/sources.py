@@ -51,7 +51,7 @@ class TraceSet:
     """Where the traces come from: a path, or the spec of a stored system."""
     traces: tuple[AgentTrace, ...]
     problems: tuple[str, ...] = ()
-    """What could not be read."""
+    """Messages about traces that could not be read or do not fit the task."""
 
     @property
     def query_ids(self) -> frozenset[str]:
@@ -129,7 +129,7 @@ def _from_loop(trace: Trace, query_id: str, sample: int) -> AgentTrace:
 
 
 def _read_system(spec: str, task: Task, results: Path, warn: Warn) -> list[AgentTrace]:
-    """Read the traces of a stored system; its final ranking is that of the stored run."""
+    """Read the traces of a stored system; `final_list` is the head of the stored run's ranking."""
     ranking = ResultSet.open(results, warn).find_ranking(spec, task, warn)
     expansion = StoredPipeline.of(ranking.result).expansion(task) if ranking.result else None
     traces = [(q.query_id, q.traces) for q in expansion.queries if q.traces] if expansion else []
@@ -179,7 +179,11 @@ def _check_traces(
     task: Task,
     warn: Warn,
 ) -> TraceSet:
-    """Return a trace set of the task's queries, and warn of other queries and documents."""
+    """Return the traces of the task's queries as a trace set.
+
+    Warns of traces of other queries, which are left out, and of documents that are not in the
+    corpus.
+    """
     query_ids = set(task.queries.ids.to_pylist())
     chosen = tuple(trace for trace in traces if trace.query_id in query_ids)
     unknown = [trace.query_id for trace in traces if trace.query_id not in query_ids]

@@ -1,4 +1,7 @@
-"""Imported trace sets in the results folder: a file each, a description and a line per trace."""
+"""Store imported trace sets in the results folder.
+
+Each set is a file: the first line describes the set, and every other line is a trace.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,79}")
 
 @dataclass(frozen=True)
 class TraceSetRow:
-    """The first line of a stored trace set."""
+    """The description of a stored trace set, which is the first line of its file."""
 
     name: str
     task: str
@@ -36,7 +39,7 @@ class TraceSetRow:
     format: SourceFormat
     source: str
     imported: str
-    """When it was imported."""
+    """When the trace set was imported, as an ISO time."""
     queries: int
     traces: int
     problems: tuple[str, ...] = ()
@@ -44,7 +47,7 @@ class TraceSetRow:
 
 @dataclass(frozen=True, eq=False)
 class StoredTraceSets(Tabular):
-    """The trace sets of a results folder."""
+    """The descriptions of all trace sets in a results folder."""
 
     rows: tuple[TraceSetRow, ...]
 
@@ -56,20 +59,20 @@ class StoredTraceSets(Tabular):
 
 
 class TraceStore:
-    """The trace sets of a results folder."""
+    """Saves and finds trace sets in a results folder."""
 
     def __init__(self, results: Path) -> None:
         self.results = results
 
     def find(self, source: str, task: Task, *, warn: Warn) -> TraceSet:
-        """Return the stored trace set of this name, or read the source of this path or system."""
+        """Return the trace set stored as `source`; otherwise read `source` as a path or system."""
         path = self._path(task, source) if _NAME.fullmatch(source) else None
         if path is not None and path.is_file():
             return self._load(path, task)
         return read_source(source, task, self.results, warn=warn)
 
     def save(self, trace_set: TraceSet, task: Task, name: str, *, force: bool) -> Path:
-        """Store a trace set under a name."""
+        """Store a trace set under a name and return the path of the file."""
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"--agent {name}: expected letters, digits and . _ = -, at most 80 characters."

@@ -49,19 +49,20 @@ class AgentTrace:
     steps: tuple[AgentStep, ...]
     status: str = COMPLETED
     sample: int = 0
-    """Which of several runs on the same query this is, from 0."""
+    """The number of this run among the runs on the same query, from 0."""
     other_documents: tuple[str, ...] = ()
     """Documents that the source lists as retrieved without saying by which step."""
     stated_calls: Mapping[str, int] = field(default_factory=dict)
-    """Tool calls as the source counts them; it may list no steps."""
+    """Number of calls of each tool as the source states it; a source may state calls without
+    steps."""
     cited: tuple[str, ...] = ()
     """Ids of the documents that the answer cites."""
     final_list: tuple[str, ...] = ()
-    """The best documents of the final ranking, where the agent's answer is searched with."""
+    """The first documents of the final ranking, if the agent's answer is used for a search."""
     confidence: float | None = None
     """The stated confidence in the answer, from 0 to 1."""
     tokens: int | None = None
-    """Generated tokens, where the source counts them."""
+    """Number of generated tokens, if the source counts them."""
 
     def __post_init__(self) -> None:
         if any(step.type == "answer" for step in self.steps[:-1]):
@@ -95,9 +96,9 @@ class AgentTrace:
         return sum(count for tool, count in self.tool_calls.items() if not opens_document(tool))
 
     def first_search_with(self, document_ids: Sequence[str]) -> int | None:
-        """Return the number of the search, from 1, by which one of some documents was seen first.
+        """Return the number, from 1, of the search after which any of the documents had been seen.
 
-        None if none was seen, or if the source does not say by which search.
+        None if no document was seen, or if the source lists documents without searches.
         """
         targets, number = set(document_ids), 0
         for step in self._calls():
@@ -130,14 +131,14 @@ def read_confidence(text: str) -> float | None:
 
 
 def read_citations(text: str, documents: Sequence[str]) -> tuple[str, ...]:
-    """Return the documents that a text cites by id in brackets, such as [a12] or [a12, b3]."""
+    """Return which of `documents` a text cites by id in brackets, such as [a12] or [a12, b3]."""
     seen = set(documents)
     cited = [name for match in _BRACKETS.finditer(text) for name in _names_in(match)]
     return tuple(dict.fromkeys(name for name in cited if name in seen))
 
 
 def remove_citations(text: str, documents: Sequence[str]) -> str:
-    """Return a text without the brackets that cite one of some documents."""
+    """Return a text without the brackets that cite any of `documents`."""
     seen = set(documents)
 
     def replace_bracket(match: re.Match[str]) -> str:
@@ -147,6 +148,6 @@ def remove_citations(text: str, documents: Sequence[str]) -> str:
 
 
 def _names_in(bracket: re.Match[str]) -> list[str]:
-    """Return the possible names in a bracket: its whole content, and each part of a list."""
+    """Return the possible ids in a bracket: its whole content, and each item if it is a list."""
     content = bracket[1] or bracket[2]
     return [name.strip() for name in (content, *re.split(r"[,;]", content))]

@@ -1,11 +1,11 @@
-"""The texts that an audit looks for: those of tasks, or the hashes of an exclusion list.
+"""The texts that an audit looks for: texts of tasks, or hashes of an exclusion list.
 
-A list says what training data must leave out, in a form that others can use without seeing the
-texts; docs/exclusions.md documents it. A text is recognised by a hash of the whole, which is exact,
-and by hashes of chosen word runs: winnowing (Schleimer, Wilkerson, Aiken 2003) keeps of every
-`WINDOW` neighbouring n-grams the one with the smallest hash, so any two texts that share
-`GUARANTEE` words in a row share a fingerprint. A text that shares half of a listed text's
-fingerprints is called a *fingerprint*, as it cannot be verified on words.
+An exclusion list says what training data must leave out, in a form that others can use without
+seeing the texts; docs/exclusions.md documents it. A text is recognised by a hash of the whole text,
+which is exact, and by its fingerprints, which are hashes of word runs. Winnowing (Schleimer,
+Wilkerson, Aiken 2003) keeps, of every `WINDOW` neighbouring n-grams, the one with the smallest
+hash, so any two texts that share `GUARANTEE` words in a row share a fingerprint. A text that shares
+half of a listed text's fingerprints is a *fingerprint* match, because its words cannot be compared.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PMC = re.compile(r"PMC\d{4,}", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Holder:
-    """A query, a positive, or another document of a task."""
+    """A query, positive or other document of a task that has an evaluation text."""
 
     task: str
     role: Role
@@ -67,18 +67,21 @@ class EvaluationTexts:
     entries: dict[str, int] = field(default_factory=dict)
     """The index of each text by the hash of its words."""
     audited: Counter[tuple[str, Role]] = field(default_factory=Counter)
-    """How many queries, positives and documents are audited, by task."""
+    """The number of audited queries, positives or documents, by task and role."""
     sampled: set[tuple[str, Role]] = field(default_factory=set)
-    """Tasks and roles of which only a sample is audited."""
+    """Pairs of task and role of which only a sample is audited."""
     positives: dict[tuple[str, str], frozenset[str]] = field(default_factory=dict)
-    """Positives by task and query."""
+    """The ids of the positives, by task and query."""
     hashes: dict[str, str] = field(default_factory=dict)
     """The hash of each task's data."""
     sources: dict[str, list[int]] = field(default_factory=dict)
-    """Texts of positives by the source that their ids name."""
+    """Indexes of the texts of positives, by the source that the positive's id names."""
 
     def add(self, sha: str, text: str, holder: Holder, stem: str | None) -> bool:
-        """Add a text and its holder; return whether the text is new. `stem` is that of its id."""
+        """Add a text and the query or document that has it; return whether the text is new.
+
+        `stem` is the id without the number of the passage; None if the id has no such number.
+        """
         new = sha not in self.entries
         entry = self.entries.setdefault(sha, len(self.texts))
         if new:
@@ -91,7 +94,7 @@ class EvaluationTexts:
         return new
 
     def find_same_source(self, marks: Iterable[str]) -> list[int]:
-        """Return positives from a source that the ids or titles of a row name."""
+        """Return the indexes of positive texts whose source is named by an id or title of a row."""
         names = {
             name
             for mark in marks
@@ -107,9 +110,9 @@ def evaluation(
     *,
     sample: int | None = None,
 ) -> EvaluationTexts:
-    """The texts of some tasks that an audit looks for.
+    """Collect the texts of tasks that an audit looks for.
 
-    `sample` is the number of texts per role and task, drawn with a fixed seed.
+    `sample` limits the queries or documents per role and task; they are drawn with a fixed seed.
     """
     texts_to_find = EvaluationTexts()
     for task in tasks:
@@ -136,9 +139,9 @@ def evaluation(
 
 
 def texts_by_role(task: Task) -> dict[Role, dict[str, list[str]]]:
-    """The distinct texts of every query, positive and other document, by id.
+    """Return the distinct texts of every query, positive and other document, by role and id.
 
-    A document has more than one text where rows share its id.
+    A document has several texts if several rows of the corpus have its id.
     """
     positive = {
         name for positive_ids in positives_of(task.judgements).values() for name in positive_ids
@@ -153,9 +156,10 @@ def texts_by_role(task: Task) -> dict[Role, dict[str, list[str]]]:
 
 
 def _source_names(mark: str, stem: str | None) -> set[str]:
-    """The sources that an id, title or address names: a PMC id, or all before a passage's number.
+    """Return the sources that an id, title or address names: PMC ids and, if given, the stem.
 
-    It is the rule of exclusion lists: ids that differ in the number of the passage only.
+    The stem is the part before a passage's number, as in exclusion lists: ids that differ only in
+    that number have the same source.
     """
     names = {name.upper() for name in _PMC.findall(mark)}
     if stem is not None and _TELLING.search(stem):
@@ -171,11 +175,14 @@ class TextMatcher(TextIndex):
         self.evaluation = evaluation
         facts = [f"{ngram}", *evaluation.entries, json.dumps(evaluation.sources, sort_keys=True)]
         self.identity = hashlib.sha256("".join(facts).encode()).hexdigest()
-        """Everything that can change a match."""
+        """A hash of everything that can change a match."""
 
 
 class ExclusionMatcher:
-    """Finds texts by the hashes of a file that `r2med tasks exclusions` wrote, gzipped or not."""
+    """Finds texts by the hashes in an exclusion list, a file of `r2med tasks exclusions`.
+
+    The file may be gzipped.
+    """
 
     ngram = GRAM
 
@@ -212,7 +219,7 @@ class ExclusionMatcher:
         listed.audited.update((holder.task, holder.role) for holder in holders)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Return texts with a listed hash, and texts that share enough fingerprints."""
+        """Return a match for each text with a listed hash or with enough listed fingerprints."""
         matches = []
         for index, text in enumerate(texts):
             equal = self.evaluation.entries.get(text_hash(text))
@@ -236,10 +243,11 @@ Matcher = TextMatcher | ExclusionMatcher
 
 
 def exclusions(task: Task) -> Iterator[dict[str, Any]]:
-    """Entries for queries, their positives, and documents of the same source as a positive.
+    """Yield an entry per query, positive, and document of the same source as a positive.
 
-    Same source: an equal text under another id, or an id that differs from a positive's in the
-    number of its passage only. An id that repeats is listed with each of its texts.
+    A document is of the same source if its text equals that of a positive, or if its id differs
+    from a positive's id only in the number of the passage. A repeated id has an entry for each of
+    its texts.
     """
     rows = texts_by_role(task)
     sources = sources_of([*rows["positive"], *rows["document"]])
@@ -256,7 +264,7 @@ def exclusions(task: Task) -> Iterator[dict[str, Any]]:
 
 
 def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -> dict[str, int]:
-    """Write the file (gzipped if its name ends in .gz) and return its entries by type."""
+    """Write an exclusion list (gzipped if the name ends in .gz); return its entries by type."""
     require_empty(out, force=force)
     header = {
         "format": FORMAT,
@@ -277,7 +285,10 @@ def write_exclusions(tasks: Sequence[Task], out: Path, *, force: bool = False) -
 
 
 def text_hash(text: str) -> str:
-    """sha256 of the words joined by single spaces: equal for texts that differ in form alone."""
+    """Return the sha256 of a text's words, joined by single spaces.
+
+    Texts that differ only in case, spacing or punctuation have the same hash.
+    """
     return hashlib.sha256(" ".join(words(text)).encode()).hexdigest()
 
 
@@ -286,7 +297,10 @@ NO_WORDS = text_hash("")
 
 
 def fingerprints(text: str) -> list[str]:
-    """Chosen n-gram hashes as hexadecimal, sorted; a shorter text counts as one n-gram."""
+    """Return the n-gram hashes that winnowing selects, as sorted hexadecimal strings.
+
+    A text shorter than an n-gram counts as one n-gram.
+    """
     sequence = words(text)
     if not sequence:
         return []
@@ -296,7 +310,7 @@ def fingerprints(text: str) -> list[str]:
 
 
 def gram_hashes(sequence: Sequence[str]) -> list[str]:
-    """The hash of every run of eight words, in order; a shorter text counts as one run."""
+    """Return the hash of every run of eight words, in order; a shorter text counts as one run."""
     return [
         hashlib.blake2b(
             " ".join(sequence[start : start + GRAM]).encode(), digest_size=_HASH_BYTES

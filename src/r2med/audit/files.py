@@ -59,20 +59,20 @@ class Chunk:
     file: TrainingFile
     number: int
     first: int
-    """The number of its first line or row, from 1."""
+    """The number of the chunk's first line or row in the file, from 1."""
     content: bytes | list[Any] | pa.RecordBatch
     done: float
-    """The share of the file that is read with this chunk."""
+    """The share of the file that has been read at the end of this chunk."""
     header: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, int]:
-        """The key of the chunk in the log."""
+        """The file's name and the chunk's number, which identify the chunk in the log of a scan."""
         return self.file.name, self.number
 
     @property
     def records(self) -> list[Any]:
-        """The values of a chunk that does not consist of lines."""
+        """The values of a chunk of JSON values or table rows; not for chunks of lines."""
         content: Any = self.content
         records: list[Any] = content if isinstance(content, list) else content.to_pylist()
         return records
@@ -81,7 +81,8 @@ class Chunk:
 def training_files(names: Sequence[str]) -> list[TrainingFile]:
     """Find training files by paths, folders, globs, or names of datasets in the hub's cache.
 
-    Of a folder that holds a task, its corpus and queries: ids in its judgements are not texts.
+    In a folder that holds a task, only the corpus and the queries are training files, because
+    judgements contain ids and no texts.
     """
     if not names:
         raise UsageError("No training data is named. Give files, folders or globs to audit.")
@@ -107,13 +108,13 @@ def training_files(names: Sequence[str]) -> list[TrainingFile]:
 
 
 def chunks(file: TrainingFile) -> Iterator[Chunk]:
-    """Yield a file in chunks of bounded size, always with the same boundaries."""
+    """Yield a file in chunks of bounded size; the boundaries are the same in every run."""
     readers = {"parquet": _batches, "arrow": _batches, "json": _elements}
     return readers.get(file.form, _line_chunks)(file)
 
 
 def _paths(name: str) -> Iterator[tuple[Path, str]]:
-    """Yield the files of a path, a glob or a dataset such as `org/name`, with their names."""
+    """Yield path and display name of the files of a path, glob or dataset such as `org/name`."""
     path = user_path(name)
     matches = [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
     if not matches and name.count("/") == 1:
@@ -154,7 +155,7 @@ def _line_chunks(file: TrainingFile) -> Iterator[Chunk]:
 
 
 def _whole_records(file: TrainingFile) -> Iterator[bytes]:
-    """Yield blocks of lines that end outside of CSV quotes and text paragraphs."""
+    """Yield blocks of whole lines that do not end inside CSV quotes or a paragraph of text."""
     waiting = b""
     for block in blocks(file.path, any_size=True):
         block = waiting + block
@@ -178,7 +179,7 @@ def _whole_records(file: TrainingFile) -> Iterator[bytes]:
 
 
 def _header(block: bytes, file: TrainingFile) -> tuple[str, ...]:
-    """Return the names in the first line of a table; empty if the first line is a row."""
+    """Return the column names of a CSV or TSV file; empty if the first line looks like a row."""
     if file.form not in ("csv", "tsv"):
         return ()
     first = block.partition(b"\n")[0].decode("utf-8", "replace")
@@ -214,7 +215,7 @@ def _batches(file: TrainingFile) -> Iterator[Chunk]:
 
 
 def _elements(file: TrainingFile) -> Iterator[Chunk]:
-    """Yield the elements of a JSON array, or consecutive JSON values, one at a time."""
+    """Yield chunks of the elements of a JSON array, or of consecutive JSON values."""
     decode, size = json.JSONDecoder().raw_decode, max(file.path.stat().st_size, 1)
     characters = codecs.getincrementaldecoder("utf-8-sig")("replace")
     text, batch, first, read, number = "", [], 1, 0, 0

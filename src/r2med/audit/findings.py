@@ -1,10 +1,10 @@
 """Findings of a scan by task: which texts are affected, how strongly, and the verdict.
 
-Every query, positive and document counts at its strongest kind, in this order:
+Every query, positive and document is counted once, by its strongest kind of finding, in this order:
 
 pair            a training row holds a query and one of its positives
 exact, contained, near-duplicate        see `matching`
-fingerprint     of an exclusion list alone: half of the text's fingerprints, unverified
+fingerprint     half of the text's fingerprints; unverified, and only with an exclusion list
 excerpt         a part of the text, see `matching`
 same source     a row whose id, title or address names the source of a positive
 neighbour       a text with a similar meaning for an encoder; the words differ
@@ -40,7 +40,7 @@ ROLES: dict[Role, str] = {"query": "queries", "positive": "positives", "document
 
 @dataclass(frozen=True)
 class Share:
-    """How many queries, positives or documents of a task have this as their strongest type."""
+    """How many queries, positives or documents of a task have `kind` as their strongest finding."""
 
     role: Role
     kind: str
@@ -59,10 +59,11 @@ class Finding:
     id: str
     text: str
     rows: int
-    """Training rows that contain it with this type of match."""
+    """Number of training rows with this type of match."""
     evidence: tuple[Evidence, ...]
     with_id: str | None = None
-    """For a pair, the positive in the same row."""
+    """For a pair, the id of the other text in the same row: the positive of a query, or the
+    reverse."""
 
 
 @dataclass(frozen=True)
@@ -77,15 +78,16 @@ class TaskAudit:
     findings: tuple[Finding, ...]
     """The strongest finding of every query, positive and document."""
     boilerplate: tuple[Finding, ...]
-    """Matches of words that many evaluation texts share."""
+    """Findings that match only words that many evaluation texts share; they do not affect the
+    verdict."""
     short: tuple[Finding, ...]
-    """Equal texts under eight words."""
+    """Findings of texts under eight words; they do not affect the verdict."""
     affected_queries: tuple[str, ...]
-    """Queries with a strong finding for themselves or for one of their positives."""
+    """Queries with a strong finding for the query itself or for one of its positives."""
 
 
 def task_audits(evaluation: EvaluationTexts, scan: Scan) -> list[TaskAudit]:
-    """Return the outcome for every task."""
+    """Return the findings and the verdict of a scan for every task."""
     strongest: dict[Holder, Finding] = {}
     for pair, rows in _pairs(evaluation, scan.hits).items():
         for holder, partner, hit in zip(pair, pair[::-1], rows[0], strict=True):
@@ -139,7 +141,10 @@ def task_audits(evaluation: EvaluationTexts, scan: Scan) -> list[TaskAudit]:
 def _pairs(
     evaluation: EvaluationTexts, hits: Sequence[Hit]
 ) -> dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]]:
-    """Return hits of rows that contain a query and one of its positives, by query and positive."""
+    """Find training rows that contain both a query and one of its positives.
+
+    Returns the two hits of each such row, by query and positive.
+    """
     pairs: dict[tuple[Holder, Holder], list[tuple[Hit, Hit]]] = {}
     for _, row in groupby(hits, key=lambda hit: (hit.file, hit.row)):
         strong = [hit for hit in row if hit.kind in STRONG and not hit.boilerplate]

@@ -1,4 +1,4 @@
-"""Which training texts hold an evaluation text, whole, in part or with words changed.
+"""Find training texts that contain an evaluation text, in whole, in part or with changed words.
 
 An index of the evaluation's three-word runs proposes pairs of texts; every pair is then compared
 word by word, and only what that comparison shows is reported. All shares are of words:
@@ -15,9 +15,9 @@ aligned   words inside runs of three words that both texts share
 | excerpt        | less of the evaluation text, but 90 % of the training text or 50 words are |
 |                | covered                                                                    |
 
-Texts under eight words count as exact, or from five words on as contained word for word; both are
-marked as short. Words that many evaluation texts share weigh less: a
-match whose runs are in five evaluation texts or more on (harmonic) average is boilerplate.
+An evaluation text under eight words matches only if it is exact or, from five words on, contained
+word for word; such matches are marked as short. Words that many evaluation texts share weigh less:
+a match whose runs are in five evaluation texts or more on (harmonic) average is boilerplate.
 
 The words of many texts are 64-bit numbers in one array, because a Python loop over words, as in
 MinHash libraries, costs more than a hundred times as much. Equal words always have equal numbers;
@@ -82,11 +82,11 @@ class Match:
     entry: int
     kind: str
     measures: Mapping[str, float] = field(default_factory=dict)
-    """`covered`: share of the evaluation text in equal runs of n words; `aligned`: of the shorter
-    text in runs of three."""
+    """`covered`: share of the evaluation text in shared runs of n words; `aligned`: share of the
+    shorter text in shared runs of three words."""
     boilerplate: bool = False
     at: int = 0
-    """The word of the training text at which the shared words begin."""
+    """The index of the word of the training text at which the shared words begin."""
     short: bool = False
     """Whether the evaluation text has too few words to be evidence of a leak."""
 
@@ -123,7 +123,7 @@ class TextIndex:
         return len(self.texts)
 
     def matches(self, texts: Sequence[str]) -> list[Match]:
-        """Return all verified matches of some training texts, ordered by text and entry."""
+        """Return all verified matches of training texts, ordered by `text` and `entry`."""
         columns = word_columns(texts)
         matches: dict[tuple[int, int], Match] = {}
         for text, key in enumerate(columns.whole().tolist()):
@@ -153,10 +153,10 @@ class TextIndex:
         return proposing
 
     def _compare(self, text: int, entry: int, training: Words, before: int) -> Match | None:
-        """Return the match of an evaluation text with words of a training text, if there is one.
+        """Return the match of an evaluation text with the words of a training text, or None.
 
-        Of a training text over twice as long, only the stretch with most of the shared runs.
-        `before` words of the training text precede these.
+        If the training text is more than twice as long, only its stretch with the most shared runs
+        is compared. `before` is the number of words of the training text that precede `training`.
         """
         entry_words, runs, copied = self._entry(entry)
         if len(entry_words) < SHORTEST:
@@ -199,7 +199,11 @@ class TextIndex:
         return Match(text, entry, match_type, measures, boilerplate, at)
 
     def _propose_pairs(self, columns: WordColumns) -> NDArray[np.int64]:
-        """Return text, entry, first and last position of shared runs, for pairs worth comparing."""
+        """Return a row for each pair of texts worth comparing.
+
+        A row has the training text, the evaluation text, and the first and last position of shared
+        runs.
+        """
         hashes = columns.shingles()
         positions = np.flatnonzero(self._filter[_filter_places(hashes)])
         slots = np.searchsorted(self._hashes, hashes[positions])
@@ -234,7 +238,7 @@ class TextIndex:
         return np.stack([text[proposals], entry[proposals], first, last], axis=1)
 
     def _entry(self, entry: int) -> tuple[Words, list[Words], list[Words]]:
-        """Return the words of an evaluation text and their runs of three and of n; cached."""
+        """Return an evaluation text's words, runs of three words and runs of n words; cached."""
         if entry not in self._known:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
@@ -248,7 +252,7 @@ class TextIndex:
 
 
 def _find_short(text: int, entry: int, words: Words, training: Words, before: int) -> Match | None:
-    """Return a match if a short evaluation text is contained word for word."""
+    """Return a match if a training text contains a short evaluation text word for word."""
     runs = _runs(training, len(words))
     if words not in runs:
         return None
@@ -257,7 +261,7 @@ def _find_short(text: int, entry: int, words: Words, training: Words, before: in
 
 
 def _needed_runs(lengths: Places) -> NDArray[np.float64]:
-    """Return how many equal runs make a pair of texts worth comparing, by the shorter's length."""
+    """Return how many shared runs make a pair worth comparing, by the shorter text's length."""
     needed: NDArray[np.float64] = np.clip(np.ceil(_RUNS_PER_WORD * lengths), _FEWEST, _MOST)
     return needed
 
@@ -277,14 +281,14 @@ def _mark_shared(runs: Sequence[Words], other_runs: set[Words]) -> NDArray[np.bo
 
 
 def _densest(shared: NDArray[np.bool_], size: int) -> slice:
-    """Return the stretch of `size` positions with most shared runs."""
+    """Return the stretch of `size` positions with the most shared runs."""
     total = np.concatenate([[0], np.cumsum(shared)])
     start = int(np.argmax(total[size:] - total[:-size])) if len(total) > size else 0
     return slice(start, start + size)
 
 
 def _covered_share(shared: NDArray[np.bool_], size: int, length: int) -> float:
-    """Return the share of words inside shared runs."""
+    """Return the share of a text's words that are inside shared runs."""
     size = min(size, length)
     change = np.zeros(length + 1, dtype=np.int64)
     change[: len(shared)] += shared
@@ -299,20 +303,20 @@ def words(text: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class WordColumns:
-    """The words of text `i` are `keys[offsets[i]:offsets[i + 1]]`."""
+    """The words of texts as numbers; text `i` is `keys[offsets[i]:offsets[i + 1]]`."""
 
     keys: Hashes
     offsets: Places
 
     @cached_property
     def lengths(self) -> Places:
-        """Return the words of every text."""
+        """The number of words of each text."""
         return np.diff(self.offsets)
 
     def shingles(self) -> Hashes:
-        """A hash for the run of three words that begins at each word but the last two.
+        """Return the hash of the run of three words that begins at each word but the last two.
 
-        Runs that reach into the next text are among them: see `inside`.
+        Some of these runs reach into the next text; `inside` tells which do not.
         """
         keys = self.keys
         if len(keys) < SHINGLE:
@@ -327,7 +331,7 @@ class WordColumns:
         return hashes
 
     def text_at(self, positions: Places) -> Places:
-        """Return the text that each word belongs to."""
+        """Return the index of the text to which the word at each position belongs."""
         return np.searchsorted(self.offsets, positions, side="right") - 1
 
     def inside(self, positions: Places, texts: Places) -> NDArray[np.bool_]:
@@ -336,7 +340,7 @@ class WordColumns:
         return within
 
     def whole(self) -> Hashes:
-        """Return a hash of all words of each text, in their order."""
+        """Return a hash of each text as a whole, which depends on the order of its words."""
         position = np.arange(len(self.keys), dtype=np.uint64)
         position -= np.repeat(self.offsets[:-1], self.lengths).astype(np.uint64)
         turned = (self.keys + position * _FIRST) * _SECOND
@@ -348,7 +352,7 @@ class WordColumns:
 
 
 def word_columns(texts: Sequence[str]) -> WordColumns:
-    """The words of every text, as numbers."""
+    """Return the words of texts as 64-bit numbers."""
     rows = [text.encode() if text.isascii() else " ".join(words(text)).encode() for text in texts]
     lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
     block = b"".join([b"\n", b"\n".join(rows), b"\n" * PADDING]).translate(_FOLDED)

@@ -1,7 +1,8 @@
-"""The texts of training rows.
+"""Read the texts of training rows.
 
-Every text of a row is looked at, however deep it is nested. So no field has to be declared, and
-a file may have rows of different shapes. `fields` (the option `--field`) narrows it to some.
+Every text of a row is read, however deeply it is nested. So no field has to be declared, and the
+rows of a file may have different fields. `fields` (the option `--field`) limits reading to some
+fields.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Row:
     texts: tuple[Text, ...]
     marks: tuple[str, ...] = ()
     lines: int = 1
-    """Lines that the row spans, in a file of lines."""
+    """Number of lines of the file that the row spans, if the file consists of lines."""
 
 
 @dataclass
@@ -48,7 +49,7 @@ class ReadingCounts:
     unreadable: int = 0
     problems: list[str] = field(default_factory=list)
     unreadable_rows: list[tuple[int, int]] = field(default_factory=list)
-    """Rows that cannot be read: their first line and the number of lines."""
+    """The first line and the number of lines of each row that cannot be read."""
     fields: dict[str, int] = field(default_factory=dict)
     """The number of texts in every field, 0 for fields without texts."""
 
@@ -63,7 +64,7 @@ class ReadingCounts:
             self.fields[name] = self.fields.get(name, 0) + count
 
     def problem(self, message: str, row: int, lines: int = 1) -> None:
-        """Count a row that cannot be read."""
+        """Count a row that cannot be read, and keep the message."""
         problem = ReadingCounts(
             rows=1, unreadable=1, problems=[message], unreadable_rows=[(row, lines)]
         )
@@ -71,7 +72,7 @@ class ReadingCounts:
 
 
 def rows(chunk: Chunk, reading: ReadingCounts, fields: Sequence[str] = ()) -> Iterator[Row]:
-    """Yield the rows of a chunk that contain text; `reading` counts all rows and problems."""
+    """Yield the rows of a chunk that contain text; add all rows and problems to `reading`."""
     readers = {"jsonl": _json_lines, "text": _paragraphs, "csv": _table_rows, "tsv": _table_rows}
     if isinstance(chunk.content, bytes):
         records = readers[chunk.file.form](chunk, chunk.content, reading)
@@ -111,7 +112,7 @@ def _json_lines(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[
 
 
 def _paragraphs(chunk: Chunk, block: bytes, _: ReadingCounts) -> Iterator[_Record]:
-    """Yield paragraphs if there are blank lines between them; otherwise every line is a text."""
+    """Yield the paragraphs of a block; without blank lines, every line is a text."""
     lines = block.decode("utf-8", "replace").split("\n")
     parted = not all(line.strip() for line in lines[:-1])
     number = chunk.first
@@ -153,7 +154,10 @@ def _table_rows(chunk: Chunk, block: bytes, reading: ReadingCounts) -> Iterator[
 def _collect(
     value: Any, path: str, texts: list[Text], marks: list[str], seen: dict[str, int]
 ) -> None:
-    """Yield every string in a record; every field with a value is added to `seen`."""
+    """Append the texts of a record to `texts` and its ids and titles to `marks`.
+
+    `seen` counts the texts of every field.
+    """
     if isinstance(value, dict):
         for name, part in value.items():
             below, plain = f"{path}.{name}" if path else str(name), str(name).lower()

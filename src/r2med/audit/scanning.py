@@ -1,8 +1,7 @@
-"""Training data against evaluation texts: chunk by chunk, on all cores, and never twice.
+"""Compare training data with evaluation texts, chunk by chunk, on all cores.
 
-Each finished chunk is appended to a log beside the results. A scan that was killed reads the log
-and goes on with the chunks that are missing; files, settings or evaluation texts that changed give
-another log.
+Each finished chunk is appended to a log beside the results. A scan that was interrupted continues
+with the chunks that are not in the log. Other files, settings or evaluation texts have another log.
 """
 
 from __future__ import annotations
@@ -55,7 +54,8 @@ class Evidence:
     row: int
     column: str
     text: str
-    """The text from the match on, shortened; empty if enough others are stored."""
+    """The training text from shortly before the match, shortened; empty if enough others are
+    stored."""
     measures: Mapping[str, float]
 
 
@@ -94,7 +94,7 @@ def scan(
 ) -> Scan:
     """Scan all files; chunks that an earlier scan finished are read from `log`.
 
-    `strict` makes the first row or file that cannot be read an error.
+    If `strict`, the first row or file that cannot be read raises an error.
     """
     scanned = Scan([], {file.name: ReadingCounts() for file in files}, {})
     sizes = {file.name: max(file.path.stat().st_size, 1) for file in files}
@@ -162,9 +162,9 @@ def _hits(matcher: Matcher, file: str, batch: Sequence[Row]) -> Iterator[Hit]:
 
 
 def _few_texts(hits: Iterable[Hit], counts: Counter[tuple[int, str]]) -> Iterator[Hit]:
-    """Yield all hits; only the first few per evaluation text and type keep their text.
+    """Yield all hits, but drop the text of all but the first few of each text and type of match.
 
-    So memory stays bounded where most rows are leaks.
+    This limits memory if most training rows are leaks.
     """
     for hit in hits:
         counts[hit.entry, hit.kind] += 1
@@ -199,7 +199,7 @@ def _read_log(log: Path) -> dict[tuple[str, int], dict[str, Any]]:
 def _workers(
     work: _Work, processes: int
 ) -> Iterator[Callable[[Sequence[Chunk]], Iterable[dict[str, Any]]]]:
-    """Yield a function that returns the outcomes of chunks in order, in one process or several."""
+    """Yield a function that scans chunks, in one process or several; outcomes are in order."""
     if processes == 1:
         yield partial(map, work)
         return
@@ -244,7 +244,7 @@ def _key(files: Sequence[TrainingFile], matcher: Matcher, fields: Sequence[str])
 
 
 def hit_of(file: str, row: int, text: Text, match: Match) -> Hit:
-    """Return a match as evidence, with the part of the training text around the shared words."""
+    """Return a match as a hit, with the part of the training text around the shared words."""
     column, excerpt = text
     if match.at > _BEFORE:
         starts = (word.start() for word in WORDS.finditer(excerpt))

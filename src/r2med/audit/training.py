@@ -1,6 +1,6 @@
 """The audit of a training set: scan it, judge every task, split scores by affected queries.
 
-The same data can be written without the rows that hold evaluation texts.
+The module also writes a clean copy of the data, without the rows that contain evaluation texts.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class Effect:
     metric: str
     raw: float
     decontaminated: float | None
-    """Over the unaffected queries alone; None if there are none."""
+    """The score over the unaffected queries only; None if there are none."""
     affected: float | None
     affected_queries: int
     unaffected_queries: int
     difference: float | None
-    """Affected minus unaffected, with its interval."""
+    """The mean score of the affected queries minus that of the unaffected ones."""
     interval: Interval | None
 
 
@@ -109,7 +109,7 @@ class Audit(Tabular):
         return make_table({**columns, **dict.fromkeys(_MEASURES, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything except the single hits."""
+        """Return everything except the individual hits."""
         facts = {name: getattr(self, name) for name in ("training", "against", "ngram", "created")}
         return {
             **facts,
@@ -137,9 +137,9 @@ def audit_training(
 ) -> Audit:
     """Search the training data for the texts of every task, and store the findings.
 
-    `neighbours` also looks for texts of similar meaning. The scores of stored results are split by
-    affected and unaffected queries. The scan is logged under `results`, so that it goes on where it
-    was killed; `force` begins anew.
+    If `neighbours` is given, texts of similar meaning are searched for too. The scores of stored
+    results are split by affected and unaffected queries. The scan is logged under `results`, so
+    that an interrupted audit continues where it stopped; `force` starts from the beginning.
     """
     stored = ResultSet.open(results, warn).results
     files = training_files(training)
@@ -188,7 +188,8 @@ def audit_training(
 
 
 Neighbours = tuple[Task, str, float]
-"""A task that decides how texts are formatted, an encoder, and the cosine of similar texts."""
+"""How to find similar texts: a task that decides how texts are formatted, an encoder, and the least
+cosine."""
 
 
 def _neighbours(
@@ -199,9 +200,9 @@ def _neighbours(
 ) -> Iterator[Hit]:
     """Yield training texts whose embedding is close to that of an evaluation text.
 
-    `texts` come with file and row; those under eight words say nothing. Both sides are encoded as
-    documents without instructions, so that equal texts have a cosine of 1. Vectors are kept, so an
-    interrupted run encodes nothing twice.
+    `texts` come with file and row; texts under eight words are skipped. Both sides are encoded as
+    documents without instructions, so that equal texts have a cosine of 1. Embeddings are cached,
+    so an interrupted run encodes nothing twice.
     """
     task, encoder, threshold = neighbours
     stage = System.from_spec(encoder, resources).stage
@@ -222,7 +223,7 @@ def _neighbours(
 
 
 def _warn_about_problems(scanned: Scan, warn: Warn) -> None:
-    """Warn about rows and files that could not be read; DataError if there is no text at all."""
+    """Warn about rows and files that could not be read; raise DataError if no text was read."""
     for problem in scanned.failed.values():
         warn(f"{problem} The rest of the file is left out.")
     for name, reading in scanned.read.items():
@@ -282,13 +283,13 @@ def _effects(
 
 @dataclass(frozen=True)
 class CleanCopy:
-    """How many rows of one training file its clean copy leaves out and keeps."""
+    """The number of rows of a training file that its clean copy leaves out or keeps."""
 
     file: str
     removed: int
-    """Rows that contain evaluation texts."""
+    """Number of rows that contain evaluation texts."""
     unreadable: int
-    """Rows that could not be read, and so could not be checked."""
+    """Number of rows that could not be read, and so could not be checked."""
     kept: int
 
 
@@ -379,7 +380,7 @@ def _write_rows(
 def _remove_lines(
     chunk: Chunk, content: bytes, removed: Container[int], fields: Sequence[str]
 ) -> bytes:
-    """Return the lines of a chunk without removed and unreadable rows."""
+    """Return the lines of a chunk, except those of removed and unreadable rows."""
     reading = ReadingCounts()
     spans = [
         (row.number, row.lines) for row in rows(chunk, reading, fields) if row.number in removed

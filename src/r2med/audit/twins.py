@@ -47,7 +47,7 @@ class TwinScore:
     system: str
     task: str
     twins: int
-    """Pairs of a query and a twin of one of its positives."""
+    """Number of pairs of a query and a twin of one of its positives."""
     score: float
     with_twins: float
     change: Interval
@@ -56,7 +56,7 @@ class TwinScore:
 
 @dataclass(frozen=True, eq=False)
 class TwinScores(Tabular):
-    """What scores become if twins inherit judgements; as a table, one row per result."""
+    """Scores with and without the judgements that twins inherit; as a table, one row per result."""
 
     metric: str
     scores: tuple[TwinScore, ...]
@@ -72,7 +72,7 @@ class TwinScores(Tabular):
         return make_table(columns | {"change_low": float, "change_high": float}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything; scores are 0 to 1."""
+        """Return all fields; scores are 0 to 1."""
         return {"metric": self.metric, "scores": [asdict(score) for score in self.scores]}
 
 
@@ -96,7 +96,10 @@ def find_twins(task: Task) -> list[Twin]:
 
 
 def inherit_judgements(judgements: Judgements, twins: Sequence[Twin]) -> Judgements:
-    """Add the judgements of originals to their twins; of several, the highest score counts."""
+    """Return the judgements with those of the originals added for their twins.
+
+    A twin of several originals inherits the highest score.
+    """
     inherited: dict[tuple[str, str], int] = {}
     for twin in twins:
         pair = (twin.query, twin.twin)
@@ -153,7 +156,7 @@ def _document_positions(task: Task) -> dict[str, int]:
 
 
 def _match_documents(task: Task, originals: Sequence[str]) -> dict[str, dict[str, TwinType]]:
-    """Return the twins of each judged document."""
+    """Return the twins of each judged document, with the type of each twin."""
     names = task.corpus.document_ids.to_pylist()
     texts = task.corpus.document_texts()
     text_of = dict(zip(names, texts, strict=True))

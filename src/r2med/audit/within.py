@@ -33,7 +33,10 @@ _BATCH = 2000
 
 @dataclass(frozen=True)
 class Repeat:
-    """Two queries or documents with nearly the same text; for an answer, the second is empty."""
+    """Two queries or documents with nearly the same text, or a query that contains its answer.
+
+    For a query that contains its answer, the second query or document is empty.
+    """
 
     issue: Issue
     kind: str
@@ -46,11 +49,12 @@ class Repeat:
     other_id: str
     other_text: str
     query: str = ""
-    """For label noise, the query for which only the first is a positive."""
+    """For label noise, the query of which the first document is a positive and the second is
+    not."""
 
     @property
     def across(self) -> bool:
-        """Whether two tasks are involved."""
+        """Whether the two texts are from different tasks."""
         return bool(self.other_task) and self.task != self.other_task
 
 
@@ -70,14 +74,14 @@ class SelfAudit(Tabular):
         return make_table(table_columns(Repeat), [asdict(repeat) for repeat in self.repeats])
 
     def to_json(self) -> dict[str, Any]:
-        """Everything."""
+        """Return all fields as JSON values."""
         return asdict(self)
 
 
 def audit_self(
     tasks: Sequence[Task], *, ngram: int = NGRAM, progress: Progress = ignore_progress
 ) -> SelfAudit:
-    """Repeated texts, label noise and queries that name their answer, in and between tasks."""
+    """Find repeated texts, label noise and queries that name their answer, in and between tasks."""
     texts_to_compare = evaluation(tasks, ("query", "positive", "document"))
     pairs = list(_pairs(texts_to_compare, ngram, progress))
     repeats = (

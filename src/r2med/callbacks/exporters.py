@@ -25,7 +25,7 @@ Exporter = Callable[[Sequence[Result], Path, Warn], list[Path]]
 
 
 def export_model_cards(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
-    """One model card per version of a system, `OUT/SYSTEM/README.md`, updated if it exists."""
+    """Write one model card per version of a system, `OUT/SYSTEM/README.md`, or update it."""
     from r2med.paths import slug
 
     written = []
@@ -42,7 +42,7 @@ def export_model_cards(results: Sequence[Result], out: Path, warn: Warn) -> list
 
 
 def export_to_mlflow(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
-    """MLflow runs in the folder `OUT`, which `mlflow ui --backend-store-uri OUT` shows."""
+    """Write MLflow runs to the folder `OUT`; `mlflow ui --backend-store-uri OUT` shows them."""
     os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     earlier = set(out.rglob(_MLFLOW_RECORD))
@@ -55,14 +55,14 @@ def export_to_mlflow(results: Sequence[Result], out: Path, warn: Warn) -> list[P
 
 
 def export_to_wandb(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
-    """Offline runs of Weights & Biases below `OUT`; `wandb sync` uploads them."""
+    """Write offline runs of Weights & Biases below `OUT`; `wandb sync` uploads them."""
     out.mkdir(parents=True, exist_ok=True)
     write_wandb_runs(results, out)
     return sorted((out / "wandb").glob("offline-run-*"))
 
 
 def export_to_tensorboard(results: Sequence[Result], out: Path, warn: Warn) -> list[Path]:
-    """Event files below `OUT`, which `tensorboard --logdir OUT` shows."""
+    """Write event files below `OUT`; `tensorboard --logdir OUT` shows them."""
     return log_to_tensorboard(results, out)
 
 
@@ -77,7 +77,7 @@ EXPORTERS: Mapping[str, Exporter] = {
 
 
 def find_exporter(name: str) -> Exporter:
-    """The exporter of a format; plugins are read only for names that r2med lacks."""
+    """Return the exporter of a format; plugins are loaded only if r2med lacks the format."""
     if name in EXPORTERS:
         return EXPORTERS[name]
     added = load_plugins().exporters

@@ -29,7 +29,7 @@ _METHODS = {"bm25": "bm25", "sparse": "sparse", "late": "late-interaction"}
 
 
 def export_hakari(results: Sequence[Result], out: Path, warn: Callable[[str], None]) -> list[Path]:
-    """Write results on the published NanoR2MED; others are named in a warning and left out."""
+    """Write results on the published NanoR2MED; other results are left out with a warning."""
     written = []
     named_results = [
         (name, result)

@@ -24,7 +24,7 @@ def update_model_card(
     Args:
         path: The card, usually `README.md` in the model's folder; or that folder.
         results: Results to add; all of one system.
-        model_name: Name in the card; by default the one it has, or the system's name.
+        model_name: Model name for the card; by default the name in the card, or the system's name.
         metrics: Names of the metrics to add.
 
     Returns:
@@ -78,7 +78,10 @@ def _task_title(result: Result) -> str:
 
 
 def _dataset(result: Result) -> str:
-    """The id that the hub links to: the dataset's repository if the data is the published one."""
+    """Return the dataset id that the hub links to.
+
+    It is the dataset's repository if the result is on the published data.
+    """
     from r2med.tasks.registry import registered_task
 
     entry = registered_task(result.task)

@@ -115,7 +115,7 @@ def log_to_wandb(
 
 
 def write_wandb_runs(results: Sequence[Result], folder: Path) -> None:
-    """Write offline runs that name no path or user of this machine, without any connection."""
+    """Write offline runs without any connection; they name no path or user of this machine."""
     # Without this, wandb reports its own use even for offline runs.
     os.environ["WANDB_ERROR_REPORTING"] = "false"
     _log_to_wandb(results, HEADLINE, "r2med", folder, "offline", _WITHOUT_MACHINE)
@@ -195,7 +195,7 @@ def log_to_tensorboard(
 
 
 def tracker_runs(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[TrackerRun]:
-    """Return one tracker run per version of a system; a mean is over the tasks of one suite."""
+    """Return one tracker run per version of a system; each mean is over the tasks of one suite."""
     for name, version in name_versions(results).items():
         by_suite: dict[str, list[Result]] = {}
         for task in in_suite_order(sorted(version.tasks)):

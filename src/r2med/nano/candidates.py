@@ -3,7 +3,7 @@
 
 BM25 and an encoder retrieve 500 documents each, and their fusion is cut at 100. *Safeguard:* if
 these 100 contain no positive, one is appended at rank 101, so that a reranker can find one. This
-leaks an answer, so systems are also scored without it.
+leaks an answer, so systems are also scored without the safeguard.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ class CandidateList:
 
     role: Role
     run: Run
-    """The lists; those of the hybrid contain its safeguards."""
+    """The candidate lists; those of the hybrid include the safeguards."""
     config: str
-    """The subset's name."""
+    """The name of the subset."""
     system: str | None = None
     """A description of the ranking that produced them; None for published lists."""
     safeguards: Mapping[str, str] = field(default_factory=dict)
-    """Of a hybrid made here: each query whose 100 hold no positive, and the one chosen for it."""
+    """For a hybrid made here: the positive appended for each query whose 100 candidates contain
+    none."""
 
 
 def make_candidates(
@@ -68,9 +69,10 @@ def make_candidates(
 def combine_candidates(
     lexical: Run, vector: Run, judgements: Judgements, *, split: str, dense: tuple[str, str]
 ) -> list[CandidateList]:
-    """Return the candidate lists of two rankings; equal scores of `vector` are ordered by id.
+    """Return three candidate lists: the two rankings, cut off, and their fusion.
 
-    `dense` is the name of the subset and the system that ranked it.
+    Equal scores of `vector` are ordered by id. `dense` is the name of the dense subset and the
+    system that ranked it.
     """
     first = lexical.truncate(FIRST_DEPTH)
     second = sort_lists(vector, "id-ascending").truncate(FIRST_DEPTH)
@@ -96,7 +98,7 @@ def combine_candidates(
 
 
 def dense_config(spec: str) -> str:
-    """The subset's name: that of the checkpoint, so harrier gives `harrier_oss_v1_270m`."""
+    """Return the name of the dense subset: harrier's checkpoint gives `harrier_oss_v1_270m`."""
     stage = _retriever(spec, Resources())
     if stage.entry.backend == "bm25":
         raise UsageError(
@@ -129,7 +131,7 @@ def read_candidates(task: Task) -> Iterator[CandidateList]:
 
 
 def _retriever(spec: str, resources: Resources) -> Retrieval:
-    """Return the retriever of a spec; UsageError if it is more than one first stage."""
+    """Return the retriever of a spec; raise UsageError if the spec is not a single retriever."""
     stage = System.from_spec(spec, resources).stage
     if not isinstance(stage, Retrieval):
         raise UsageError(

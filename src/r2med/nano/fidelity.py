@@ -1,7 +1,7 @@
 """Is Nano faithful? Compare how systems rank on a full task and on its Nano form.
 
-Both rankings are uncertain, so queries are drawn anew: those that both tasks have are drawn
-together, because a query that is hard on one is hard on the other.
+Both rankings are uncertain, so their intervals come from resampled queries. A resampled query is
+used for both tasks, because a query that is hard in one is hard in the other.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Fidelity:
     nano: str
     metric: str
     queries: int
-    """Queries that both tasks have; the scores are means over these."""
+    """Number of queries that both tasks have; the scores are means over these."""
     systems: tuple[SystemRanks, ...]
     kendall: float
     kendall_interval: Interval
     spearman: float
     spearman_interval: Interval
     passed_over: tuple[str, ...] = ()
-    """One sentence for each task that also has stored results on other data."""
+    """Notices about stored results of a task that are not compared, such as those on other data."""
 
 
 def fidelity(
@@ -65,8 +65,8 @@ def fidelity(
 ) -> Fidelity:
     """Compare the rankings of all systems that have a stored result on both tasks.
 
-    `results` are newest first. Of each task only results on the data of its newest result count,
-    and of a system's several results the newest.
+    `results` are ordered newest first. For each task, only results on the same data as the newest
+    result count; if a system has several of these, the newest counts.
     """
     sides, notes = {}, []
     for task in (full, nano):
@@ -135,7 +135,10 @@ def spearman(a: Matrix, b: Matrix) -> float:
 
 
 def _on_one_data(results: Sequence[Result], task: str) -> tuple[dict[str, Result], list[str]]:
-    """Return the results on the newest data of a task by spec, and notices about other data."""
+    """Return the results on the newest data of a task, by spec, and notices about other results.
+
+    `results` are ordered newest first.
+    """
     on_task = [result for result in results if result.task == task]
     data = on_task[0].data if on_task else ""
     same_data = [result for result in on_task if result.data == data]

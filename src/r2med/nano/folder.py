@@ -1,8 +1,8 @@
-"""A Nano folder: built from tasks, one split per task, and given candidates.
+"""Build a Nano folder from tasks, one split per task, and add candidates to it.
 
-It holds Parquet configurations as on the hub, the R2MED layout beside them, and a record. Equal
-content gives equal bytes: nothing written carries a time, a path or a host. A folder is replaced in
-one step, so readers find the old one or the new one, whole.
+The folder holds Parquet configurations as on the hub, the tasks in the R2MED layout, and a record.
+Equal content gives equal bytes: no file contains a time, a path or a host. A folder is replaced in
+one step, so readers see either the old folder or the new one, complete.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BuiltTask:
 
     @property
     def contents(self) -> str:
-        """Describe the pool in one sentence."""
+        """A sentence that describes the pool."""
         return (
             "{queries:,} of {source_queries:,} queries and {documents:,} of {source_documents:,} "
             "documents ({positive_documents:,} positive, {judged_negative_documents:,} judged "
@@ -71,7 +71,7 @@ class BuiltTask:
 
 @dataclass(frozen=True)
 class NanoRecord:
-    """The content of a Nano folder: tasks by split, candidates by split, sha256 by file."""
+    """The record of a Nano folder: tasks by split, candidates by split, sha256 by file."""
 
     tasks: Mapping[str, BuiltTask]
     candidates: Mapping[str, Any]
@@ -87,10 +87,10 @@ def build(
     strict: bool = False,
     warn: Warn = lambda message: None,
 ) -> dict[str, BuiltTask]:
-    """Make a Nano task of every task in one folder, and return how each was built.
+    """Build a Nano task from each task, all in one folder; return how each was built, by split.
 
-    `strict` fails where positives are lost; otherwise `warn` names them, and
-    they are recorded.
+    If `strict`, lost positives raise an error. Otherwise `warn` is called with a message about
+    them, and the messages are recorded.
     """
     recipe, target = recipe or Recipe(), Path(out)
     _check_free(target, force=force)
@@ -125,7 +125,7 @@ def add_candidates(
     force: bool = False,
     resources: Resources | None = None,
 ) -> dict[str, list[CandidateList]]:
-    """Add the three candidate subsets to every task of a Nano folder, or to none on failure."""
+    """Add the three candidate subsets to every task of a Nano folder; on failure, to none."""
     target = Path(folder)
     record = read_record(target)
     if not record.tasks:
@@ -179,8 +179,8 @@ def task_group(
 ) -> tuple[str, Iterator[Task]]:
     """Return a title, and an iterator that loads the named tasks one at a time.
 
-    A folder of `nano build` means all its splits. `local_tasks` are folders that have their names
-    already, as in stored results.
+    A folder of `nano build` means all of its splits. `local_tasks` maps names of local tasks,
+    as used in stored results, to their folders.
     """
     selections: list[str | Path] = []
     for item in resolve(",".join(names), local_tasks):
@@ -214,7 +214,7 @@ def _check_free(target: Path, *, force: bool) -> None:
 def replace_folder(target: Path) -> Iterator[Path]:
     """Yield an empty folder to fill; on success it takes the place of `target` in one step.
 
-    Files of `target` that its record does not name stay.
+    Files in `target` that its record does not list are kept.
     """
     recorded = {RECORD}
     with atomic_folder(target, keep=lambda path: path not in recorded) as draft:
@@ -223,12 +223,12 @@ def replace_folder(target: Path) -> Iterator[Path]:
 
 
 def _shard(config: str, split: str) -> str:
-    """Return the path of the rows of one split of one configuration."""
+    """Return the path of the Parquet file of one split of one configuration."""
     return f"{config}/{split}-00000-of-00001.parquet"
 
 
 def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:
-    """{query-id, corpus-ids}: the lists alone, best first, as published."""
+    """Write the candidate lists as published: query ids and document ids, best first, no scores."""
     names = run.document_ids.take(pa.array(run.documents)).cast(pa.string())
     lists = pa.ListArray.from_arrays(pa.array(run.offsets, pa.int32()), names)
     _write(folder / _shard(config, split), {"query-id": run.query_ids, "corpus-ids": lists})

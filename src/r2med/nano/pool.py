@@ -1,9 +1,9 @@
 """Choose the queries and documents of a Nano task by the published recipe.
 
-Texts lose the white space around them, and rows without text are not documents. Documents come in
-this order, equal texts skipped throughout, until the pool is full: positives in the order of the
-judgements; judged non-positives in rounds over the sorted query ids; the fill. A document whose
-id repeats has the text of its first row.
+Texts are stripped, and rows without text are dropped. The pool is filled in this order, skipping
+equal texts, until it is full: positives in the order of the judgements; judged non-positives in
+rounds over the sorted query ids; unjudged documents (the fill). A document whose id repeats has the
+text of its first row.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How many queries and documents, and where the unjudged documents come from.
+    """The size of a Nano task, and which unjudged documents fill it.
 
-    The defaults are the published ones.
+    The defaults are those of the published recipe.
     """
 
     queries: int = 200
     documents: int = 10_000
     fill: Fill = "source"
-    """`source`: the head of the corpus, as published; `random`: by a seeded hash of the id;
-    `hard`: what BM25 ranks highest for the queries."""
+    """Which unjudged documents fill the pool. `source`: the head of the corpus, as published;
+    `random`: by a seeded hash of the id; `hard`: what BM25 ranks highest for the queries."""
     seed: int = SEED
     """The seed of the random fill; the other fills are deterministic."""
 
@@ -81,11 +81,11 @@ class NanoPool:
 
     @property
     def positives_lost(self) -> int:
-        """Judgements of chosen queries that the pool does not have."""
+        """Number of positive judgements of the chosen queries whose document is not in the pool."""
         return sum(self.report[name] for name in _LOSSES if name.startswith("positives_"))
 
     def notices(self, limit: int) -> list[str]:
-        """Return a warning for each type of loss."""
+        """Return a warning for each type of loss; `limit` is the requested number of documents."""
         sentences = []
         for name, sentence in _LOSSES.items():
             noun, _, predicate = sentence.format(limit=limit).partition(" ")
@@ -100,7 +100,7 @@ class NanoPool:
 
 
 def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = None) -> NanoPool:
-    """Choose a pool; `hard` is the ranking that a hard fill draws from."""
+    """Choose the queries and documents of a Nano task; the fill `hard` needs the ranking `hard`."""
     recipe = recipe or Recipe()
     positives, negatives = _judged_rows(task)
     queries, fates = _chosen_queries(task.queries, positives, recipe.queries)
@@ -119,7 +119,10 @@ def make_pool(task: Task, recipe: Recipe | None = None, *, hard: Run | None = No
     repeated: set[str] = set()
 
     def take(rows: Iterable[int]) -> int:
-        """Add rows while there is space, each id and text once; return how many were added."""
+        """Add rows while there is space, skipping ids and texts that are in the pool.
+
+        Returns how many were added.
+        """
         before = len(rows_by_document)
         for row in rows:
             if len(rows_by_document) >= recipe.documents:
@@ -195,7 +198,10 @@ def _judged_rows(task: Task) -> tuple[list[Pair], list[Pair]]:
 def _chosen_queries(
     queries: Queries, positives: list[Pair], limit: int
 ) -> tuple[Queries, Counter[str]]:
-    """Queries in file order that have a positive and a distinct text, up to the limit."""
+    """Return the first `limit` queries that have a positive and a distinct text.
+
+    They are in file order. The counter has the number of queries by outcome: chosen, or why not.
+    """
     answerable = {query for query, _ in positives}
     texts = pc.utf8_trim_whitespace(queries.texts)
     seen: set[str] = set()
@@ -217,7 +223,7 @@ def _chosen_queries(
 
 
 def _rounds(negatives: list[Pair]) -> Iterator[str]:
-    """Yield the first judged non-positive of each query, sorted by query id, then the second."""
+    """Yield the first judged non-positive of each query, by query id, then the second ones, etc."""
     lists: dict[str, list[str]] = {}
     for query, document in negatives:
         lists.setdefault(query, []).append(document)
@@ -233,7 +239,7 @@ def _fill(
     judged: int,
     hard: Run | None,
 ) -> Iterable[int]:
-    """Rows of the corpus in the order that unjudged documents fill the pool.
+    """Return rows of the corpus in the order in which they fill the pool after judged documents.
 
     The published order is the head of the corpus file. Where a file lists its sources one after
     the other, its head holds little that resembles the queries, and the task becomes easier than

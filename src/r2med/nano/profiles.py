@@ -1,7 +1,8 @@
 """The profile of a task: its observed shape, and how three plain retrievers fare on it.
 
-The figures are those of the published profiles: judgements are binary, lists are scored in their
-own order, and recall@100 is micro (positives found / positives); macro is shown too, labelled.
+The figures are defined as in the published profiles. Judgements are binary. Lists are scored in the
+order in which they are stored. recall@100 is micro-averaged (positives found / all positives); the
+macro average is shown too, with a label.
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ class RetrievalProfile:
     role: Role
     config: str
     source: str
-    """The source of the lists, as text."""
+    """How the lists were made, as text."""
     queries: int
     positives: int
     figures: Mapping[str, float]
-    """Scores and counts by name; safeguards belong to the hybrid alone."""
+    """Scores and counts by name; only the hybrid has a count of safeguards."""
 
     @property
     def ndcg(self) -> float:
@@ -79,11 +80,11 @@ class Profile:
     """The result of `data_profile`; empty if the data is not available."""
     retrieval: tuple[RetrievalProfile, ...]
     published: tuple[RetrievalProfile, ...]
-    """The published figures of the manifest."""
+    """The published figures, from the manifest."""
 
     @property
     def best(self) -> RetrievalProfile | None:
-        """The subset with the highest nDCG@10; the first of equals."""
+        """The subset with the highest nDCG@10; the first one if several are equal."""
         return max(self.retrieval or self.published, key=lambda row: row.ndcg, default=None)
 
     def of(self, role: Role) -> RetrievalProfile | None:
@@ -93,19 +94,19 @@ class Profile:
 
 @dataclass(frozen=True)
 class GroupMean:
-    """The means of one role over all tasks: per task, and per query."""
+    """The means of one role's figures over all tasks, unweighted and weighted by queries."""
 
     role: Role
     tasks: int
     weighted: Mapping[str, float]
-    """Every query counts once, and in micro recall every positive."""
+    """Means in which every query counts once, and in micro recall every positive."""
     task_mean: Mapping[str, float]
     safeguard_rows: int
 
 
 @dataclass(frozen=True, eq=False)
 class Profiles(Tabular):
-    """Profiles of some tasks, and their means; figures are 0 to 1."""
+    """Profiles of tasks and, if there are several, their means; figures are 0 to 1."""
 
     title: str
     tasks: tuple[Profile, ...]
@@ -124,7 +125,7 @@ class Profiles(Tabular):
         return make_table({**columns, **dict.fromkeys(names, float)}, rows)
 
     def to_json(self) -> dict[str, Any]:
-        """Every profile, and the means of several."""
+        """Return every profile and, if there are several, their means."""
         means = (
             group_means([profile.retrieval for profile in self.tasks])
             if len(self.tasks) > 1
@@ -134,7 +135,7 @@ class Profiles(Tabular):
 
 
 def profile(task: Task, lists: Iterable[CandidateList] | None = None) -> Profile:
-    """Profile a task by candidate lists, by default those stored beside its data."""
+    """Profile a task by its candidate lists, by default those stored beside the task's data."""
     binary = replace(task.judgements, scores=np.minimum(task.judgements.scores, 1))
     rows = []
     for subset in read_candidates(task) if lists is None else lists:
@@ -178,8 +179,8 @@ def profile_with_candidates(
 ) -> tuple[Profile, list[CandidateList]]:
     """Return the profile of a task and its candidate lists, which are made if it has none.
 
-    `dense` names the encoder for tasks without candidates; None, or one whose weights are not
-    here, leaves BM25 alone, and `warn` says so.
+    `dense` names the encoder for tasks without candidates. Only BM25 is profiled if `dense` is None
+    or, with a warning, if the encoder's weights are not on this machine.
     """
     resources = Resources(warn=warn)
     lists = list(read_candidates(task))
@@ -195,7 +196,7 @@ def profile_with_candidates(
 
 
 def data_profile(task: Task) -> dict[str, Any]:
-    """Counts, positives per query as a manifest names them, and text lengths in characters."""
+    """Return counts, positives per query as in a manifest, and text lengths in characters."""
     judged = task.judgements
     positive = judged.query_ids.take(np.flatnonzero(judged.scores > 0))
     counts = np.array(positive.value_counts().field("counts").to_pylist() or [0])
@@ -222,7 +223,7 @@ def data_profile(task: Task) -> dict[str, Any]:
 
 
 def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
-    """Return the roles that every task of the group has, so that means cover all tasks."""
+    """Return the means of each role; roles that a task of the group lacks are left out."""
     means = []
     for role in ROLES:
         rows = [row for profile in tasks for row in profile if row.role == role]
@@ -240,7 +241,7 @@ def group_means(tasks: Sequence[Sequence[RetrievalProfile]]) -> list[GroupMean]:
 
 
 def check_profile(measured: Profile, entry: TaskEntry) -> list[Check]:
-    """Positives per query and the figures of every published subset, against the manifest."""
+    """Compare a profile with the manifest: positives per query and all published figures."""
     positives = measured.data["positives_per_query"]
     figures = {row.role: row.figures for row in measured.retrieval}
     return [

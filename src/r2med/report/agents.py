@@ -33,7 +33,7 @@ _ANSWER_NOTE = (
 
 @draw_registered.register
 def draw_agents(scores: AgentScores, out: Paper) -> None:
-    """Print evidence, answers and confidence of agents, and how they differ from the first."""
+    """Print agents' evidence, answers and confidence, and the differences from the first agent."""
     out.print(f"{scores.task} · agents, scores × 100", style="bold")
     columns = make_columns("agent", ">queries", *_EVIDENCE.values(), ">first")
     rows: list[list[Cell]] = [

@@ -40,7 +40,7 @@ _ROLES = {"closed-book": " (floor)", "oracle": " (ceiling)"}
 
 @draw_registered.register
 def draw_answer_report(report: AnswerReport, out: Paper, *, brief: bool = False) -> None:
-    """Print the conditions; unless brief, also tests, relation, calibration and cost."""
+    """Print scores by condition; unless `brief`, also tests, relation, calibration and cost."""
     judge = f", graded by {report.judge}" if report.judge else ""
     title = f"Answers of {report.llm} with {report.k} passages{judge} ({report.name})"
     out.print(title, style="bold")
@@ -122,7 +122,7 @@ _NO_WAY = (
 
 
 def summarise(report: AnswerReport) -> str:
-    """Return one sentence about the share of the way that the best system achieves."""
+    """Return a sentence: how far the best system gets from closed-book to oracle, as a share."""
     shares = [row for row in report.rows if row.share is not None]
     if not shares:
         has_limits = {"closed-book", "retrieved", "oracle"} <= {r.condition for r in report.rows}
@@ -139,7 +139,7 @@ def summarise(report: AnswerReport) -> str:
 
 
 def describe_relation(relation: Relation) -> str:
-    """Return one sentence about the measure that predicts answers best."""
+    """Return a sentence that names the retrieval measure that predicts answer scores best."""
     best = relation.best
     if best is None:
         return "The answer score or every retrieval measure is constant: nothing to correlate."

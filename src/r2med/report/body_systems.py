@@ -15,7 +15,7 @@ _CAPTION = "Every query counts once, over all tasks. ±: half the 95 % interval.
 
 @draw_registered.register
 def draw_body_systems(value: BodySystemScores, out: Paper) -> None:
-    """Print one row per body system and one column per system; of one body system, a ranking."""
+    """Print a row per body system and a column per system; for one body system, a ranking."""
     label = _DEMO if value.suite == "demo" else ""
     if len(value.body_systems) == 1:
         queries = max(score.queries for score in value.scores)

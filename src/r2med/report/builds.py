@@ -57,7 +57,7 @@ def draw_check(check: BenchmarkCheck, out: Paper) -> None:
 
 @draw_registered.register
 def draw_probes(table: ProbeTable, out: Paper) -> None:
-    """Print preferences by the documents compared with, then gains and shares."""
+    """Print preferences by the type of document compared with, then gains and shares."""
     out.print(f"{table.name}: rules that do not understand the query", style="bold")
     out.print(
         f"{table.queries:,} queries, {table.positives:,} positives, {table.hard_negatives:,} hard "

@@ -62,7 +62,7 @@ def draw_comparison(value: Comparison, out: Paper) -> None:
 
 
 def _draw_pair(comparison: Comparison, out: Paper) -> None:
-    """One row per task, then both means over the tasks, then the verdict."""
+    """Print one row per task, then both means over the tasks, then the verdict."""
     (a, b), [pair], [verdict] = comparison.systems, comparison.pairs, comparison.verdicts
     out.print(f"A = {a}\nB = {b}", style="bold")
     out.print(_data(comparison))
@@ -73,7 +73,7 @@ def _draw_pair(comparison: Comparison, out: Paper) -> None:
 
 
 def _pair_legend(titles: Collection[str | SystemName], tasks: int) -> str:
-    """The meaning of the columns that the table has."""
+    """Return the meaning of the table's columns, whose titles are `titles`."""
     corrected = " (tasks: after Holm's correction)" if tasks > 1 else ""
     meanings = {
         "95 %": "95 %: interval of A-B.",
@@ -136,7 +136,7 @@ def _task_title(name: str, comparison: Comparison) -> str:
 
 
 def _difference_cell(verdict: Verdict, *, sign: int = 1, style: str = "") -> Text:
-    """A difference, with a star and a colour only where its verdict is significant."""
+    """Return a cell with a difference; only significant ones have a star and a colour."""
     difference = sign * verdict.difference.difference
     if verdict.is_significant:
         style = "green" if difference > 0 else "red"
@@ -145,7 +145,10 @@ def _difference_cell(verdict: Verdict, *, sign: int = 1, style: str = "") -> Tex
 
 
 def _draw_matrix(comparison: Comparison, out: Paper) -> None:
-    """Row minus column by task mean, with a star where the corrected difference is significant."""
+    """Print the differences of task means, row minus column.
+
+    A star marks differences that are significant after correction.
+    """
     cells: dict[tuple[int, int], Text] = {}
     for pair, verdict in zip(comparison.pairs, comparison.verdicts, strict=True):
         cells[pair.a, pair.b] = _difference_cell(verdict, style="dim")
@@ -199,7 +202,7 @@ def draw_movement(movement: Movement, out: Paper, *, limit: int = _QUERIES_SHOWN
 
 
 def _query_grid(query: QueryMovement, width: int) -> Grid:
-    """The query, the rank of its positives in each system, and the document ranked first."""
+    """Return a table of a query: ranks of its positives and the first document of each system."""
     documents = [
         (f"relevant: rank {rank_a or '–'} in A, {rank_b or '–'} in B", document)
         for document, (rank_a, rank_b) in list(query.positives.items())[:_POSITIVES_SHOWN]
@@ -229,7 +232,7 @@ def _query_grid(query: QueryMovement, width: int) -> Grid:
 def draw_protocols(
     compared: ProtocolComparison, out: Paper, *, title: str = "protocols, field by field"
 ) -> None:
-    """Print a row per field that differs, then the unknown fields."""
+    """Print a row per protocol field that differs, then the unknown fields."""
     out.print(title, style="bold")
     names = [Column(SystemName(name), right=False) for name in compared.names]
     rows: list[list[Cell]] = [

@@ -36,14 +36,14 @@ _CONTROL = re.compile(
 
 
 def visible(text: str) -> str:
-    """A text of unknown origin, its control characters replaced by a visible mark."""
+    """Return a text with its control characters replaced by visible marks."""
     return _CONTROL.sub("\ufffd", text.replace("\t", " ").replace("\r\n", "\n"))
 
 
 class _Door(Console):
     """A console that replaces control characters in texts and reports a closed pipe.
 
-    Words are shown as they are: brackets belong to system names, colons to ids.
+    It reads no markup or emoji codes, because system names have brackets and ids have colons.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -52,7 +52,7 @@ class _Door(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """The segments of a renderable; those of rich itself, such as cursor moves, as they are."""
+        """Yield segments without control characters, except rich's own, such as cursor moves."""
         for segment in super().render(renderable, options):
             if segment.control or not _CONTROL.search(segment.text):
                 yield segment
@@ -60,14 +60,15 @@ class _Door(Console):
                 yield Segment(visible(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
-        """Leave the exit code to the command line."""
+        """Raise BrokenPipeError, so that the command line chooses the exit code."""
         raise BrokenPipeError
 
 
 def console(file: IO[str] | None = None, width: int | None = None) -> Console:
-    """Standard output; off a terminal plain text as wide as `COLUMNS` says, or 80 columns.
+    """Return the console for standard output; off a terminal it prints plain text.
 
-    An unreadable or tiny `COLUMNS` counts as unset.
+    The plain text is as wide as `COLUMNS` says. If `COLUMNS` is not a number or below 40, it is 80
+    columns wide.
     """
     if file is None and not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
@@ -76,23 +77,23 @@ def console(file: IO[str] | None = None, width: int | None = None) -> Console:
 
 
 def notice_console() -> Console:
-    """Standard error, for everything that is not the answer itself."""
+    """Return the console for standard error, for everything that is not the answer itself."""
     width = None if sys.stderr.isatty() else PLAIN_WIDTH
     return _Door(stderr=True, width=width, soft_wrap=width is not None)
 
 
 def echo(text: str) -> None:
-    """Print one line on standard output, however long it is."""
+    """Print one line on standard output without wrapping it."""
     print(visible(text), flush=True)
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as JSON on standard output; its strings are ASCII, so nothing can escape."""
+    """Print a value as JSON on standard output, in ASCII, so without raw control characters."""
     print(json.dumps(value, indent=2), flush=True)
 
 
 def answer(value: Any, *parts: Any, as_json: bool) -> None:
-    """Print a value as JSON, or its lines unchanged and its tables fitted to the width."""
+    """Print `value` as JSON, or `parts`: lines unchanged and tables fitted to the width."""
     if as_json:
         echo_json(value)
         return
@@ -104,7 +105,7 @@ def answer(value: Any, *parts: Any, as_json: bool) -> None:
 
 
 def agreed(question: str) -> bool:
-    """Ask the user at the terminal; without a terminal the answer is no."""
+    """Ask the user a yes-or-no question at the terminal; without a terminal the answer is no."""
     print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -186,7 +187,7 @@ class LogBar:
 
 
 def progress() -> AbstractContextManager[ProgressBar]:
-    """A progress bar that is removed at the end; off a terminal, a line every 30 seconds."""
+    """Return a progress bar that is removed at the end; off a terminal, a line every 30 seconds."""
     terminal = notice_console()
     if not terminal.is_terminal:
         return LogBar(terminal)
@@ -210,13 +211,16 @@ def progress() -> AbstractContextManager[ProgressBar]:
 
 
 def result_line(bar: ProgressBar, total: int) -> Callable[[Result], None]:
-    """Add the line of an evaluation; each result advances it."""
+    """Add a progress line for an evaluation; return a function that advances it by a result."""
     line = bar.add_task("evaluating", total=total)
     return lambda result: bar.update(line, advance=1, description=f"{result.task} · {result.name}")
 
 
 def work_line(bar: ProgressBar) -> Work:
-    """A second line for long work inside a step, such as encoding; hidden when the work is done."""
+    """Add a second progress line, for long work inside a step, such as encoding.
+
+    Returns the function that updates the line, which is hidden when the work is done.
+    """
     line = bar.add_task("", total=None, visible=False)
 
     def show(description: str, done: int, total: int, seconds: float) -> None:
@@ -236,9 +240,9 @@ def is_watched() -> bool:
 
 @contextmanager
 def watch(total: int) -> Iterator[tuple[Work, Callable[[Result], None]]]:
-    """Show work and results: a bar in a terminal, one line of text in a notebook.
+    """Yield two functions that show work and results: a bar in a terminal, text in a notebook.
 
-    Both go when the work is done.
+    Both displays are removed when the work is done.
     """
     if not _notebook():
         with progress() as bar:
@@ -264,7 +268,7 @@ def watch(total: int) -> Iterator[tuple[Work, Callable[[Result], None]]]:
 
 
 def _notebook() -> bool:
-    """Whether a Jupyter kernel runs this; a terminal with IPython is a terminal."""
+    """Whether this runs in a Jupyter notebook; IPython in a terminal does not count."""
     shell = sys.modules.get("IPython")
     running = shell.get_ipython() if shell else None
     return type(running).__name__ == "ZMQInteractiveShell"

@@ -67,7 +67,7 @@ def _draw_task(task: TaskDiagnosis, out: Paper, limit: int) -> None:
 
 
 def _queries(task: TaskDiagnosis, width: int, limit: int) -> Grid:
-    """Queries, worst first; a dash means that the positive is not in the list."""
+    """Return a table of queries, worst first; a dash is a positive that is not in the list."""
     worst = sorted(task.queries, key=lambda query: query.score)
     columns = make_columns("query", f">{task.metric}", "positives at", "cause")
     rows = []

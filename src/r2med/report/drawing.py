@@ -43,7 +43,7 @@ def draw_registered(value: object, out: Paper, **settings: Any) -> None:
 
 
 def draw(value: object, out: Paper, **settings: Any) -> None:
-    """Draw a value; `settings` are the keyword arguments of its drawing."""
+    """Draw a value; `settings` are passed to the function that draws its type."""
     for name in _MODULES:
         if draw_registered.dispatch(type(value)) is not draw_registered.dispatch(object):
             break

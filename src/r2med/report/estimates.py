@@ -41,13 +41,13 @@ _PRICE = "Cost: unknown for a model without a price; docs/llms.md tells how to s
 
 
 def generation_table(rows: Sequence[Row], title: str) -> RenderableType:
-    """The files that were written: one row per task, the sum below."""
+    """Draw usage with one row per task and the sum, then the files that were written."""
     files = [Text(f"{row['file']}", overflow="fold") for row in rows]
     return Group(_by_task(rows, title, _WRITTEN), Text("written to", style="dim"), *files)
 
 
 def _by_task(rows: Sequence[Row], title: str, columns: Mapping[str, str]) -> Grid:
-    """One row per task, then their sums; a sum with an unknown part is unknown."""
+    """Return a table with a row per task, then the sums; a sum with an unknown part is unknown."""
     lines: list[list[Cell]] = [
         [row["task"], *(_format_usage(name, [row[name]]) for name in columns)] for row in rows
     ]
@@ -70,7 +70,7 @@ def estimate_rows(
 ) -> list[dict[str, Any]]:
     """Return one row per stage and task, with hours and cost; shared work is listed once.
 
-    Hours are those of the user's hardware, so work that a server charges for has none.
+    Hours are for work on the user's hardware; work that a server charges for has no hours.
     """
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
     for stage in stages:
@@ -143,7 +143,10 @@ def _stage_table(rows: Sequence[Row], title: str) -> Grid:
 
 
 def _sum_rows(rows: Sequence[Row]) -> dict[str, str]:
-    """Format the sums of rows; a sum with an unknown part is unknown, memory is the largest."""
+    """Format the sums of rows; a cost or disk size with an unknown part is unknown.
+
+    For memory, the largest value is used instead of the sum.
+    """
     hours = [row["hours"] for row in rows if row["hours"] is not None]
     disk = [row["disk_bytes"] for row in rows]
     memory = [row["memory_bytes"] for row in rows if row["memory_bytes"] is not None]
@@ -160,7 +163,7 @@ def _sum_rows(rows: Sequence[Row]) -> dict[str, str]:
 
 
 def _mean_rows(rows: Sequence[Row], tasks: int) -> list[Row]:
-    """Divide the figures of every row by the number of tasks, so that the sums are means."""
+    """Divide the figures of every row by the number of tasks, so that sums become means."""
     divided: list[Row] = []
     for row in rows:
         figures = {

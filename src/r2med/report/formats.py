@@ -1,7 +1,7 @@
 """One value in five formats: a table for the terminal, Markdown, LaTeX, CSV and JSON.
 
-Output for reading (table, Markdown, LaTeX) comes from one drawing, so its values are the
-same and times 100; CSV and JSON are data, with all digits and scores of 0 to 1.
+Output for reading (table, Markdown, LaTeX) is drawn by one function, so all three show the same
+values, with scores times 100. CSV and JSON are data: scores are 0 to 1, with all digits.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FITTED = "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!
 
 
 def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
-    """Print a value on standard output; `drawing` are settings of its drawing."""
+    """Print a value on standard output; `drawing` is passed to the function that draws it."""
     if form == "json":
         echo_json(value.to_json())
     elif form == "csv":
@@ -64,7 +64,7 @@ def show(value: Tabular, form: Format = "table", **drawing: Any) -> None:
 class Page:
     """Collects the texts and tables of a drawing, and writes them as Markdown, HTML or LaTeX.
 
-    Besides styles of a terminal a text may have one of `_PARAGRAPHS`, or `link PAGE`.
+    The style of a text is a style of the terminal, one of `_PARAGRAPHS`, or `link PAGE`.
     """
 
     def __init__(self, width: int = _PAGE_WIDTH) -> None:
@@ -72,7 +72,7 @@ class Page:
         self._parts: list[Text | Grid] = []
 
     def print(self, *parts: object, style: str | None = None) -> None:
-        """Keep texts and grids; a blank line means nothing here."""
+        """Store texts and grids for output; blank lines are dropped."""
         for part in parts:
             if isinstance(part, Grid):
                 self._parts.append(part)
@@ -85,11 +85,11 @@ class Page:
                 self._parts.append(Text(str(part).strip(), style or text_style))
 
     def to_markdown(self) -> str:
-        """Paragraphs and pipe tables; every character is escaped."""
+        """Return paragraphs and pipe tables; every character is escaped."""
         return "\n\n".join(self._blocks("md", markdown, "  \n", _markdown_table))
 
     def to_html(self) -> str:
-        """Paragraphs and tables for a notebook; every character is escaped."""
+        """Return paragraphs and tables for a notebook; every character is escaped."""
         return "\n".join(self._blocks("html", _html, "<br>", _html_table))
 
     def _blocks(
@@ -112,7 +112,7 @@ class Page:
                 yield paragraph(part.caption)
 
     def to_latex(self) -> str:
-        """One `table` per grid: texts under a heading are its caption, later ones its notes."""
+        """Return a `table` per grid: texts under a heading are its caption, others its notes."""
         tables: list[tuple[list[str], Grid, list[str]]] = []
         captions: list[str] = []
         for part in self._parts:
@@ -131,7 +131,7 @@ class Page:
 
 
 def latex(text: str) -> str:
-    """Any text as LaTeX that compiles everywhere and prints the same characters, or nearly."""
+    """Escape text for LaTeX, so that it compiles and prints the same or similar characters."""
     return "".join(map(_latex_character, _MINUS.sub("−", visible(text))))
 
 
@@ -140,13 +140,13 @@ def _is_bold(cell: object) -> bool:
 
 
 def _cell(cell: Cell, escaped: Callable[[str], str], bold: str) -> str:
-    """The escaped text of a cell, in `bold` if the cell is bold."""
+    """Return the escaped text of a cell, formatted with `bold` if the cell is bold."""
     written = escaped("-" if cell is None else str(cell).strip())
     return bold.format(written) if _is_bold(cell) else written
 
 
 def _full_rows(grid: Grid) -> Iterator[list[Cell]]:
-    """The rows, each as long as the grid has columns."""
+    """Yield the rows, each filled with empty cells to the number of columns."""
     for row in grid.rows_with_best:
         yield [*row, *[""] * (len(grid.columns) - len(row))]
 
@@ -165,7 +165,7 @@ def _markdown_cell(cell: Cell) -> str:
 
 
 def markdown(text: str) -> str:
-    """One line of text in which nothing is read as Markdown or HTML."""
+    """Escape one line of text, so that nothing in it is read as Markdown or HTML."""
     safe = _SPECIAL.sub(r"\\\1", visible(text).replace("\n", " ")).replace("&", "&amp;")
     return _LEADING.sub(r"\1\\\2", safe)
 
@@ -197,14 +197,14 @@ def _side(column: Column) -> str:
 
 
 def _class_of(cell: Cell) -> str:
-    """The class of a cell of HTML: names of systems, and texts that may be broken."""
+    """Return the HTML class attribute of a cell: for system names, and for long texts."""
     if isinstance(cell, SystemName):
         return ' class="system"'
     return ' class="text"' if len(str(cell or "")) > _LONG_CELL else ""
 
 
 def _html(text: str) -> str:
-    """Escaped text in which commands between backticks are code."""
+    """Escape text for HTML; commands between backticks become code."""
     from html import escape  # only HTML output needs it
 
     return _CODE.sub(r"<code>\1</code>", escape(visible(text)))
@@ -237,7 +237,7 @@ def _latex_row(cells: Iterable[Cell]) -> str:
 
 
 def _latex_number(text: str) -> str:
-    """A cell in LaTeX, the star that marks a number as a superscript."""
+    """Return a cell in LaTeX; a star after a number becomes a superscript."""
     number, star, _ = text.partition("*")
     marked = star and number[-1:].isdigit()
     return f"{latex(number)}$^{{*}}$" if marked else latex(text)
@@ -258,7 +258,7 @@ _LETTER = re.compile(r"LETTER (\w+)")
 
 
 def _latex_character(character: str) -> str:
-    """Return a character that every font has; for other scripts its name, such as beta."""
+    """Return a character in LaTeX; a letter of another script becomes its name, such as beta."""
     if character in _LATEX:
         return _LATEX[character]
     if character.isascii() or "À" <= character <= "ÿ":

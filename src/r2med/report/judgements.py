@@ -142,7 +142,7 @@ def _draw_attention(report: ReviewReport, out: Paper) -> None:
 
 
 def _effects(report: JudgeReport) -> Grid:
-    """One row per system; the column of irrelevant holes only where it differs from `benchmark`."""
+    """Return one row per system; `holes irrelevant` is left out if it always equals `benchmark`."""
     cutoff = report.metric.partition("@")[2]
     differs = any(effect.holes_irrelevant != effect.benchmark for effect in report.systems)
     columns = make_columns(
@@ -206,7 +206,7 @@ def _draw_calibration(calibration: Calibration, out: Paper) -> None:
 
 
 def _calibration_caption(detection: Detection) -> str:
-    """Return the meaning of the columns, and what these pairs cannot show."""
+    """Return a caption that explains the columns and what these pairs cannot show."""
     if not detection.negatives:
         return (
             "precision and recall in %, 95 % intervals in parentheses. No pair here is known to be "
@@ -258,7 +258,7 @@ def _percent(value: float | None, interval: Interval | None) -> str:
 
 
 def _share(value: float | None, interval: Interval | None) -> Cell:
-    """Write a share × 100 with its interval, without the sign, which the caption has."""
+    """Return a share × 100 with its interval; the percent sign is in the caption."""
     if value is None:
         return None
     limits = "" if interval is None else f" ({100 * interval.low:.0f} to {100 * interval.high:.0f})"

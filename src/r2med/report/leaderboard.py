@@ -45,7 +45,8 @@ def draw_leaderboard(
 ) -> None:
     """Print the board; `cost` shows seconds, tokens and money instead of tasks.
 
-    The legend has two lines on a terminal, and is complete with `legend` and on pages.
+    On a terminal the legend has two lines, or is complete if `legend` is set; on pages it is always
+    complete.
     """
     noted = dict.fromkeys(mark for row in board.shown for mark in row.marks)
     marks = {mark: number for number, mark in enumerate(noted, start=1)}
@@ -73,7 +74,7 @@ def draw_leaderboard(
 
 
 def _draw_figures(row: Standing, board: Leaderboard, out: Paper) -> None:
-    """The figures of one row, work by work, and how their protocols differ."""
+    """Print the figures of one row, one per publication, and how their protocols differ."""
     if row.origin == "measured":
         if row.beside:
             out.print(f"{row.name}, measured here, is comparable with {'; '.join(row.beside)}.")
@@ -173,7 +174,7 @@ def _cost_columns(board: Leaderboard) -> list[Column]:
 
 
 def _leading(board: Leaderboard, marks: dict[str, int], digits: int) -> list[Column]:
-    """Rank, name, origin and mean; further columns where any row has something for them."""
+    """Return the columns rank, name, origin and mean, and others for which any row has a value."""
     optional: dict[str, tuple[str, Callable[[Any], Cell]]] = {
         "clean": ("rest", lambda mean: score_cell(mean, digits)),
         "spread": ("span", lambda spread: f"{100 * (spread.high - spread.low):.1f}"),
@@ -247,7 +248,7 @@ class _LegendEntry:
 
 
 def _column_legend(board: Leaderboard) -> Iterator[_LegendEntry]:
-    """One entry for each column that is present and needs explaining."""
+    """Yield an entry for each column that is present and needs explaining."""
     if board.gains:
         full = "Δ: gain over the system's own first stage."
         yield _LegendEntry("Δ: gain over the first stage", full)
@@ -299,7 +300,7 @@ def _column_legend(board: Leaderboard) -> Iterator[_LegendEntry]:
 
 
 def _row_notes(board: Leaderboard, marks: dict[str, int]) -> Iterator[str]:
-    """Notes on rows and data, which are always printed."""
+    """Yield the notes on rows and data, which are always printed."""
     for row in board.shown:
         if note := describe_answers(row.name, row.answers):
             yield note

@@ -39,7 +39,7 @@ def draw_profiles(value: Profiles, out: Paper) -> None:
 
 
 def data_rows(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The observed profile as pairs of name and figure."""
+    """Return the observed profile of a task's data as pairs of name and figure."""
     positives, query_length, document_length = (
         data[part] for part in ("positives_per_query", "query_length", "document_length")
     )
@@ -61,12 +61,15 @@ def data_rows(data: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def data_grid(data: Mapping[str, Any]) -> Grid:
-    """The observed profile as a table."""
+    """Return the observed profile of a task's data as a table."""
     return Grid([Column("data", right=False, fixed=True), Column("", right=False)], data_rows(data))
 
 
 def retrieval_parts(profile: Profile) -> Iterator[RenderableType]:
-    """One column per candidate subset with measured and published figures, and its retriever."""
+    """Yield a table with one column per candidate list, measured or published.
+
+    Then yields a line for each measured list that names its retriever.
+    """
     rows_with_marks = [(row, "") for row in profile.retrieval]
     rows_with_marks += [(row, ", published") for row in profile.published]
     rows_with_marks.sort(key=lambda pair: ROLES.index(pair[0].role))
@@ -87,14 +90,17 @@ def retrieval_parts(profile: Profile) -> Iterator[RenderableType]:
 
 
 def _figure(name: str, value: float | None) -> Cell:
-    """A figure of a profile: a plain count, or a score times 100."""
+    """Return a cell with a figure of a profile: a plain count, or a score times 100."""
     if value is not None and name.startswith(("candidates", "safeguard")):
         return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
     return score_cell(value)
 
 
 def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableType]:
-    """One row per task with the nDCG@10 of each subset, then both means, each labelled."""
+    """Yield a table of nDCG@10 per task and subset, with labelled means below the tasks.
+
+    Then yields a line with the other mean scores of each subset.
+    """
     means = group_means([profile.retrieval for profile in profiles])
     published = group_means([profile.published for profile in profiles])
     retrievals = [profile.retrieval or profile.published for profile in profiles]
@@ -144,7 +150,7 @@ def group_parts(profiles: Sequence[Profile], title: str) -> Iterator[RenderableT
 
 
 def fidelity_tables(agreement: Fidelity) -> Iterator[RenderableType]:
-    """The two rankings side by side, then how far they agree."""
+    """Yield a table of the two rankings side by side, then lines on how far they agree."""
     columns = [
         Column("system", right=False, cell=lambda standing: SystemName(standing.system)),
         Column("full", cell=lambda standing: score_cell(standing.full)),

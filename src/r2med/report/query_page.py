@@ -73,7 +73,7 @@ def draw_query(page: Explained, out: Paper) -> None:
 
 
 def _draw_rerank_answers(page: Explained, out: Paper) -> None:
-    """Print what reranking models thought and answered, and what could not be read."""
+    """Print the thoughts and answers of rerankers, and mark answers that could not be read."""
     for answer in page.rerank_answers:
         heading = f"reranker · {plural(len(answer.document_ids), 'document')}"
         out.print(f"\n{heading}", style="bold")
@@ -155,10 +155,10 @@ def _searched_share(share: float) -> str:
 
 
 def evidence(positive: PositiveFinding, searched: float | None = None) -> str:
-    """The numbers behind a positive's cause, as a sentence a reader can check.
+    """Return a sentence with the numbers that explain why a positive was missed or found.
 
-    `searched` is the share of the expanded query's terms that the positive has: an expander may let
-    BM25 search with generated text alone.
+    `searched` is the share of the expanded query's terms that the positive has. These terms may all
+    be generated, because an expander may leave the original query out.
     """
     shares = ("coverage", "as_well", "top_coverage", "subject", "likeness")
     template = CAUSES[positive.cause].evidence if positive.cause else SHARING

@@ -1,4 +1,8 @@
-"""Score tables: an evaluation, labelled so that no mean is mistaken, and stored results."""
+"""Tables of scores of an evaluation and of stored results.
+
+Every table of an evaluation is labelled with its suite, so that means of different suites are not
+confused.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +88,7 @@ def draw_evaluation(value: Evaluation, out: Paper, *, by: Grouping = "task") -> 
 
 
 def verdict_notes(value: Evaluation) -> Iterator[str]:
-    """The verdict on the best system and the others, per suite, by the first metric shown."""
+    """Yield, per suite, the verdict on the best system and the others by the first metric shown."""
     for results in _by_suite(value.results).values():
         group = Evaluation(results, value.requested_metrics)
         verdicts = group.verdicts(group.tasks, group.metrics[0]).values()
@@ -100,7 +104,7 @@ def verdict_notes(value: Evaluation) -> Iterator[str]:
 
 
 def _by_suite(results: Sequence[Result]) -> dict[tuple[str | None, str], list[Result]]:
-    """Group the results that one table may contain: those of a suite, or one sample."""
+    """Group results into those that one table may contain: results of one suite or one sample."""
     groups: dict[tuple[str | None, str], list[Result]] = {}
     for result in sorted(results, key=lambda result: list(_LABELS).index(result.suite)):
         sample = result.task if result.suite == SAMPLE else ""
@@ -111,11 +115,11 @@ def _by_suite(results: Sequence[Result]) -> dict[tuple[str | None, str], list[Re
 def score_layouts(
     results: Sequence[Result], metrics: Sequence[str] = (), *, by: Grouping = "task"
 ) -> Iterator[list[Grid]]:
-    """Grids for any mix of systems and tasks, each in layouts from wide to narrow.
+    """Yield tables for any mix of systems and tasks, each as a list of layouts from wide to narrow.
 
-    Suites are never averaged together, and a sample has a separate table. Several systems are rows,
-    with metrics as columns on one task and tasks as columns on several; each requested metric then
-    has its own grid. One system has one row per task.
+    Suites are never averaged together, and a sample has a separate table. One system: a row per
+    task. Several systems: a row per system. Their columns are the metrics if there is one task; if
+    there are several tasks, the columns are the tasks, and each metric has its own grid.
     """
     for (suite, _), group in _by_suite(results).items():
         evaluation = Evaluation(group, metrics)
@@ -137,7 +141,7 @@ def score_layouts(
 
 
 def _system_grid(evaluation: Evaluation, label: str, by: Grouping) -> Grid:
-    """One row per task under its family, or one per group; then the mean over the tasks."""
+    """Return the table of one system: a row per task or group, then the mean over the tasks."""
     (system,) = evaluation.systems
     first, *other_metrics = evaluation.metrics
     columns = {_heading(first): evaluation.column(system, first)}
@@ -183,7 +187,7 @@ class _Figure:
     metric: str
     tasks: Sequence[str]
     verdicts: Mapping[str, Verdict]
-    """The best system against each other one, by name of the other."""
+    """Verdicts on the best system against each other system, by name of the other system."""
 
     @property
     def significant(self) -> frozenset[str]:
@@ -193,7 +197,11 @@ class _Figure:
     def cell(
         self, evaluation: Evaluation, system: str, digits: int, *, ceiling: bool = False
     ) -> Cell:
-        """A score with its star; a space keeps the digits even where others have one."""
+        """Return a score, with a star if the system is significantly below the best.
+
+        If any system of the column has a star, other scores end in a space, so that digits stay
+        aligned.
+        """
         column = evaluation.column(system, self.metric, ceiling=ceiling)
         digits = 2 if self.title == "mean" else digits
         text = score_cell(
@@ -216,7 +224,11 @@ def _by_system(
     digits: int = 2,
     gap: int = 2,
 ) -> Grid:
-    """One row per system, and below a reranker its ceiling; the mean keeps two digits."""
+    """Return one row per system; below a reranker, a second row shows its ceiling.
+
+    The ceiling is the score of a perfect reranker of the same candidates. The mean always has two
+    digits.
+    """
     if any(figure.significant for figure in figures):
         caption = f"{caption}; {_BEHIND}"
     rows: list[list[Cell]] = []
@@ -239,7 +251,7 @@ def _by_system(
 def _systems_by_task(
     evaluation: Evaluation, metric: str, label: str, by: Grouping
 ) -> Iterator[Grid]:
-    """One row per system, its mean first, then one column per task or group of tasks."""
+    """Yield layouts with one row per system: the mean, then a column per task or task group."""
     groups = _groups(evaluation.tasks, by)
     means = {
         "mean": evaluation.tasks,
@@ -259,7 +271,7 @@ def _systems_by_task(
 
 
 def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
-    """Tasks by family or scenario, or each alone, as data of the user's own is always."""
+    """Return tasks by family or scenario, or each alone; local tasks are always alone."""
     groups: dict[str, list[str]] = {}
     for task in tasks:
         entry = registered_task(task)
@@ -269,13 +281,13 @@ def _groups(tasks: Sequence[str], by: Grouping) -> dict[str, list[str]]:
 
 
 def _heading(metric: str) -> str:
-    """The short name of a metric, so that six metrics fit into the table, or its full name."""
+    """Return the short name of a metric, or the full name if the metric has no short one."""
     family, sign, cutoff = metric.partition("@")
     return f"{_SHORT[family]}{sign}{cutoff}" if family in _SHORT else metric
 
 
 def reused_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Which results were not run now but stored before, and how long ago; none for none."""
+    """Yield a note on results that were stored before instead of run now, and on their age."""
     stored = [result for result in results if result.reused]
     if not stored:
         return
@@ -288,7 +300,7 @@ def reused_notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
-    """Which encoders and rerankers read only the beginning of many documents or queries."""
+    """Yield which encoders and rerankers read only the beginning of many texts."""
     for side in ("documents", "queries"):
         for name, tasks in _collect_facts(results, side).items():
             shares = {task: facts.get("truncated") or 0.0 for task, facts in tasks.items()}
@@ -305,7 +317,11 @@ def truncation_notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def sample_notes(results: Sequence[Result], metric: str) -> Iterator[str]:
-    """The scores of an expander's samples, each searched with alone, and how much they vary."""
+    """Yield a note per result with the score of each sample of an expander.
+
+    Each score is that of a search with one sample alone; the note also has their standard
+    deviation.
+    """
     for result in results:
         samples = result.record.samples
         if samples is None or metric not in samples.variance:
@@ -320,13 +336,13 @@ def sample_notes(results: Sequence[Result], metric: str) -> Iterator[str]:
 
 
 def mark_system(name: str, results: Sequence[Result]) -> SystemName:
-    """A system's name, marked where too many of its models' answers have problems."""
+    """Return a system's name, with a mark if too many of its models' answers have problems."""
     mark = mark_answers(count_answers(results).get(name))
     return SystemName(name, f" {mark}" if mark else "")
 
 
 def index_notes(results: Sequence[Result]) -> Iterator[str]:
-    """What approximate indexes cost on each task, and against which system."""
+    """Yield what approximate indexes cost on each task, compared with which system."""
     for name, tasks in _collect_facts(results, "loss").items():
         for task, loss in tasks.items():
             recall = format_percent(loss["recall_of_exact_100"])
@@ -341,7 +357,7 @@ def index_notes(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _collect_facts(results: Sequence[Result], fact: str) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """One fact that the stages of systems reported, by stage and task."""
+    """Return one fact that the stages of systems reported, by stage and task."""
     reported: dict[str, dict[str, Mapping[str, Any]]] = {}
     for result in results:
         for part, facts in result.record.facts.items():
@@ -352,7 +368,7 @@ def _collect_facts(results: Sequence[Result], fact: str) -> dict[str, dict[str, 
 
 
 def reranking_notes(results: Sequence[Result], metrics: Sequence[str]) -> Iterator[str]:
-    """Notes on reranked scores: ceiling, depth and safeguard."""
+    """Yield notes on reranked scores: ceiling, depth and safeguard."""
     reranked = [(result, result.record.reranking) for result in results]
     below = {"keep": "below them is the first stage's order", "drop": "the list ends there"}
     if any(reranking for _, reranking in reranked):
@@ -402,7 +418,7 @@ def draw_stored(stored: Stored, out: Paper) -> None:
 
 
 def _newest_results(results: Sequence[Result]) -> list[Result]:
-    """The results that a table lists, in the order given."""
+    """Return the newest results, as many as a table lists, in the order given."""
     if len(results) <= _MOST_LISTED:
         return list(results)
     newest = set(map(id, sort_by_age(results)[:_MOST_LISTED]))
@@ -410,7 +426,7 @@ def _newest_results(results: Sequence[Result]) -> list[Result]:
 
 
 def result_details(result: Result) -> Group:
-    """The main facts of a stored result; JSON has the rest."""
+    """Return the main facts of a stored result; JSON has the rest."""
     from r2med.results.protocols import works_beside
 
     record, task = result.record, result.record.task

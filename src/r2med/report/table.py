@@ -1,4 +1,4 @@
-"""The one table of all reports: a grid that can be made to fit, and how its numbers are written."""
+"""The table class of all reports: a grid that can be fitted to a width, and number formats."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SystemName:
         return self.text + self.note
 
     def lines(self, width: int) -> list[str]:
-        """The name in lines of at most `width`; a part that is longer is broken at its hyphens."""
+        """Return the name in lines of at most `width`; longer parts are broken or cut."""
         lines = [""]
         for part in self.parts(width):
             if len(lines[-1] + part.rstrip()) > width and lines[-1]:
@@ -67,7 +67,7 @@ class SystemName:
         return [line.rstrip() for line in lines]
 
     def parts(self, width: int, text: str | None = None, level: int = 0) -> Iterator[str]:
-        """The parts of the name between which a line may be broken, as few as `width` allows."""
+        """Yield the parts between which a line may be broken, as few as `width` allows."""
         name = str(self) if text is None else text
         if len(name.rstrip()) <= width or level == len(_BREAKS):
             yield name
@@ -87,18 +87,19 @@ class Column:
     title: str | SystemName
     right: bool = True
     fixed: bool = False
-    """Whether cells are never broken over lines; those on the right never are."""
+    """Whether cells are never broken over lines; right-aligned cells never are."""
     repeat: bool = False
-    """Whether it is repeated in every part of a table that is too wide for the terminal."""
+    """Whether the column is repeated in every part of a table that is too wide for the terminal."""
     best: bool = False
-    """Whether the highest number is bold: of those that are not dim, as they are printed."""
+    """Whether the highest number is bold; numbers are compared as printed, and dim ones are
+    ignored."""
     cell: Callable[[Any], Cell] = str
-    """How a value fills its cell, for `Grid.of`."""
+    """Makes the cell of a value, for `Grid.of`."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Columns and rows of cells; `ends` are the rows that end a section.
+    """Columns and rows of cells; `ends` are the indexes of the rows that end a section.
 
     A row that is shorter than the columns is a heading of the rows below it. Columns that do not
     fit the terminal are printed in a second table below the first.
@@ -113,7 +114,7 @@ class Grid:
 
     @classmethod
     def of(cls, columns: Sequence[Column], values: Iterable[Any], **layout: Any) -> Grid:
-        """One row per value, filled as the columns say."""
+        """Return a grid with one row per value; each column's `cell` makes the cells."""
         return cls(columns, [[c.cell(value) for c in columns] for value in values], **layout)
 
     @property
@@ -123,7 +124,7 @@ class Grid:
 
     @cached_property
     def rows_with_best(self) -> list[list[Cell]]:
-        """The rows, the highest number of each `best` column in bold."""
+        """The rows, with the highest number of each `best` column in bold."""
         rows = [list(row) for row in self.rows]
         for index, column in enumerate(self.columns):
             numbers = {
@@ -155,9 +156,10 @@ class Grid:
 
     @cached_property
     def _sizes(self) -> list[tuple[int, int, int]]:
-        """Three widths of each column: below the first a word would be cut, the last holds all.
+        """The least, the comfortable and the full width of each column.
 
-        At the second few names are broken, and only long ones.
+        The least width cuts no word. The comfortable one breaks only long names. The full one
+        breaks nothing.
         """
         sizes = []
         for index, column in enumerate(self.columns):
@@ -175,7 +177,7 @@ class Grid:
         return sizes
 
     def _blocks(self, available: int) -> Iterator[Grid]:
-        """The grid, or several that repeat its leading columns, each as wide as the terminal."""
+        """Yield the grid, or if it is too wide, several that repeat its leading columns."""
         least = [least for least, _, _ in self._sizes]
         repeated = [0, *(i for i, column in enumerate(self.columns) if column.repeat and i > 0)]
         repeated_width = sum(least[index] + self.gap for index in repeated) - self.gap
@@ -199,7 +201,7 @@ class Grid:
             yield self if len(groups) == 1 else replace(self, columns=columns, rows=rows)
 
     def _table(self, available: int) -> Table:
-        """The widest columns are made narrower first, as far as no word is cut."""
+        """Return the table for a width; the widest columns are narrowed first, cutting no words."""
         table = Table(
             box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, self.gap - 1, 0, 0), show_edge=False
         )
@@ -225,7 +227,7 @@ class Grid:
 
 
 class Paper(Protocol):
-    """What tables are drawn on: a terminal, or a page of Markdown or LaTeX."""
+    """Where texts and tables are drawn: a terminal, or a page of Markdown or LaTeX."""
 
     @property
     def width(self) -> int:
@@ -236,7 +238,7 @@ class Paper(Protocol):
 
 
 def print_fitting(layouts: Iterable[Grid], out: Paper) -> Grid:
-    """Print and return the first layout that needs no folding; the last one when none fits."""
+    """Print and return the first layout that fits without breaking cells, or else the last one."""
     for grid in layouts:
         if grid.width <= out.width:
             break
@@ -245,7 +247,7 @@ def print_fitting(layouts: Iterable[Grid], out: Paper) -> Grid:
 
 
 def name_value_table(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Table:
-    """Names and values in two columns, each wrapped within its own."""
+    """Return a table of names and values, each wrapped within its column."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -255,17 +257,17 @@ def name_value_table(rows: Iterable[tuple[str, str]], *, indent: int = 0) -> Tab
 
 
 def make_columns(*titles: str) -> list[Column]:
-    """A column for each title: left-aligned, or right-aligned if the title starts with `>`."""
+    """Return a column per title: left-aligned, or right-aligned if the title starts with `>`."""
     return [Column(title.removeprefix(">"), right=title.startswith(">")) for title in titles]
 
 
 def judgements_note(judgements: str) -> str:
-    """Say that scores use added judgements."""
+    """Return a note that scores use added judgements."""
     return f"Judgements: {judgements}. These scores are not comparable with published figures."
 
 
 def snippet(text: str, width: int) -> str:
-    """The head of a text on one line: as many whole words as fit `width` cells."""
+    """Return the start of a text on one line: as many whole words as fit `width` cells."""
     flat = visible(" ".join(text.split()))
     if cell_len(flat) <= width:
         return flat
@@ -275,7 +277,7 @@ def snippet(text: str, width: int) -> str:
 
 
 def document_text(task: Task, document_id: str) -> str:
-    """The text of a document that a ranking or judgement names, if the corpus holds it."""
+    """Return the text of a document, or a placeholder if the corpus does not have it."""
     try:
         return task.document(document_id)
     except KeyError:
@@ -283,13 +285,13 @@ def document_text(task: Task, document_id: str) -> str:
 
 
 def task_label(name: str) -> str:
-    """The R2MED task that a registered task is made from; the name of any other task unchanged."""
+    """Return the R2MED task from which a registered task is made; other names are unchanged."""
     entry = registered_task(name)
     return entry.source if entry else name
 
 
 def append_short_names(caption: str, labels: Iterable[str]) -> str:
-    """Append the full names of the tasks that a layout abbreviates to its caption."""
+    """Append to a caption the full names of the tasks that a layout abbreviates."""
     names = [f"{SHORT_NAMES[label]}: {label}" for label in labels if label in SHORT_NAMES]
     if not names:
         return caption
@@ -298,7 +300,7 @@ def append_short_names(caption: str, labels: Iterable[str]) -> str:
 
 
 def mean_or_none(values: Sequence[float | None]) -> float | None:
-    """The mean; None where a value is missing, or there is none."""
+    """Return the mean; None if a value is missing, or without values."""
     numbers = [value for value in values if value is not None]
     if not numbers or len(numbers) < len(values):
         return None
@@ -306,17 +308,17 @@ def mean_or_none(values: Sequence[float | None]) -> float | None:
 
 
 def score_cell(value: float | None, digits: int = 2, style: str = "") -> Text | None:
-    """A cell with a score in points; None without a value."""
+    """Return a cell with a score in points; None without a value."""
     return None if value is None else Text(format_points(value, digits), style)
 
 
 def difference_cell(value: float | None, digits: int = 2, style: str = "") -> Text | None:
-    """A cell with a difference of two scores in points; None without a value."""
+    """Return a cell with a difference of two scores in points; None without a value."""
     return None if value is None else Text(format_difference(value, digits), style)
 
 
 def format_age(created: str) -> str:
-    """How long ago an ISO time was, in its largest unit."""
+    """Return how long ago an ISO time was, in its largest unit."""
     seconds = (datetime.now(UTC) - datetime.fromisoformat(created)).total_seconds()
     if seconds < 0:
         return "in the future"

@@ -1,4 +1,4 @@
-"""Tables about tasks: the list, one in full, results of verification, and local data."""
+"""Tables about tasks: the list of a suite, one task, verification, and problems of local data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STYLES = {False: "bold", True: "", None: "dim"}
 
 
 def suite_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
-    """One row per task, family or scenario: whether its data is here, and its shape."""
+    """Return one row per task, family or scenario: whether its data is here, and counts."""
     groups: dict[str, list[TaskEntry]] = {}
     for entry in entries:
         groups.setdefault(entry.name if by == "task" else getattr(entry, by), []).append(entry)
@@ -53,7 +53,7 @@ def suite_table(suite: Suite, entries: Sequence[TaskEntry], by: str) -> Grid:
 
 
 def task_details(entry: TaskEntry) -> Group:
-    """All fields of one task, and the unknown ones."""
+    """Return all fields of a task, and the names of the unknown ones."""
     edition = f", edition {entry.edition}" if entry.edition else ""
     hub, queries, documents, positives = entry.hub, *_shape([entry])
     licence = entry.licence or "unknown"
@@ -84,7 +84,7 @@ def task_details(entry: TaskEntry) -> Group:
 
 
 def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid:
-    """One row per task: how many of its facts agree with the manifest, aspect by aspect."""
+    """Return one row per task: how many of its facts agree with the manifest, by aspect."""
     aspects = [name for name in _ASPECTS if any(check.aspect == name for check in checks)]
     rows: list[list[Cell]] = []
     for entry in entries:
@@ -98,7 +98,7 @@ def check_summary(entries: Sequence[TaskEntry], checks: Sequence[Check]) -> Grid
 
 
 def check_table(checks: Sequence[Check]) -> Grid:
-    """One row per fact."""
+    """Return one row per checked fact."""
     rows = []
     for check in checks:
         fact = check.fact.replace("_", " ").replace(".", ": ")
@@ -111,7 +111,7 @@ def check_table(checks: Sequence[Check]) -> Grid:
 
 
 def problem_grids(problems: Sequence[Problem]) -> Iterator[Grid]:
-    """The problems of the user's own data, one row each, file by file."""
+    """Yield one grid per file with the problems of the user's own data, one row each."""
     for file in dict.fromkeys(problem.file for problem in problems):
         number = "row" if file.endswith(".parquet") else "line"
         columns = [Column(number, fixed=True), *make_columns("id", "problem")]
@@ -144,7 +144,7 @@ def summary(task: Task) -> Group:
 
 
 def _shape(entries: Sequence[TaskEntry]) -> tuple[str, str, str]:
-    """Queries, documents and positives per query, which are "?" where a manifest does not say."""
+    """Return queries, documents and positives per query; "?" if a manifest does not say."""
     queries, documents = (
         sum(entry.counts[role] for entry in entries) for role in ("queries", "documents")
     )

@@ -30,7 +30,7 @@ _STATUSES = {UsageError: 400, LimitError: 429, R2MedError: 422}
 
 
 def create_search_app(service: SearchService, *, session: str = "") -> Starlette:
-    """Create the application; `session` is that of requests that name none."""
+    """Create the application; `session` is used for requests that name no session."""
     manager = StreamableHTTPSessionManager(
         create_mcp_server(service, session),
         json_response=True,
@@ -83,7 +83,10 @@ def create_search_app(service: SearchService, *, session: str = "") -> Starlette
 
 
 class _McpEndpoint:
-    """The MCP endpoint as an application; as a class, so that a route passes requests unread."""
+    """The MCP endpoint as an ASGI application.
+
+    It is a class because a route passes unread requests to classes only.
+    """
 
     def __init__(self, manager: StreamableHTTPSessionManager) -> None:
         self._manager = manager

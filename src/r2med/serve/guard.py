@@ -4,7 +4,8 @@ Any page in the user's browser may send requests to loopback. So the Host header
 that this server answers for (which stops DNS rebinding), a POST of a browser must come from our
 pages, other sites may link to pages but not embed them, and no answer may load or run anything from
 elsewhere.
-Outside loopback a secret token is needed, from the first address or from the cookie set by it.
+Outside loopback each request needs a secret token: in the address, or in the cookie that the server
+sets when it receives a token in an address.
 """
 
 from __future__ import annotations
@@ -39,19 +40,20 @@ class Access:
     """Who may reach the server, and at which address."""
 
     hosts: Collection[str] = LOOPBACK
-    """Host names that it answers for, in lower case."""
+    """Host names that the server answers for, in lower case."""
     any_address: bool = False
-    """Whether it also answers for any IP address, as it must if it is bound to all of them."""
+    """Whether the server also answers for any IP address, as it must if it is bound to all
+    addresses."""
     root_path: str = ""
-    """The path below which a proxy shows it, such as /r2med."""
+    """The path below which a proxy shows the server, such as /r2med."""
     trusted_proxies: Collection[str] = field(default=LOOPBACK)
     """Addresses whose X-Forwarded-Proto header is believed."""
     token: str | None = None
-    """The secret that every request must know; None if none is needed."""
+    """The secret that every request must contain; None if no secret is needed."""
     needs_origin: bool = True
     """Whether a POST must name its origin, as browsers do; programs such as agents name none."""
     host_hint: str = ""
-    """How to allow another host; part of the refusal."""
+    """How to allow another host; part of the message that refuses a request."""
 
     def allows_host(self, name: str) -> bool:
         """Whether the server answers for a host name or address, given without its port."""
@@ -94,7 +96,7 @@ class Guard:
                 await PlainTextResponse(text, 500)(scope, receive, send_with_headers)
 
     def _without_root_path(self, scope: Scope) -> Scope:
-        """Remove the root path from an address, if the proxy passes it on."""
+        """Return the scope without the root path, which some proxies leave in the address."""
         root = self._access.root_path
         if not root or not (scope["path"] == root or scope["path"].startswith(f"{root}/")):
             return scope
@@ -136,8 +138,8 @@ class Guard:
     def _is_same_origin(self, origin: str, host: str) -> bool:
         """Whether a form comes from our pages.
 
-        A proxy may pass on a Host without the port or another Host, so that a form may also come
-        from any allowed host; on loopback, where other servers listen too, ports must be equal.
+        A proxy may change the Host header or remove its port, so a form may come from any allowed
+        host. On loopback, where other servers listen too, the ports must be equal.
         """
         try:
             parts = urlsplit(origin.lower())
@@ -150,7 +152,11 @@ class Guard:
         return parts.netloc == host or allowed
 
     def _ask_for_token(self, scope: Scope) -> Response | None:
-        """Refuse a request without the token; a token in the address is stored as a cookie."""
+        """Return None if a request may pass, otherwise a refusal or a redirect.
+
+        A request with the token in its address is redirected to the address without it, and the
+        token is stored as a cookie.
+        """
         token = self._access.token
         if token is None:
             return None

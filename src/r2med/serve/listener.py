@@ -55,12 +55,12 @@ class _Connection(H11Protocol):  # type: ignore[misc]
         self._check_later()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request from now on."""
+        """Start the time limit for the next request."""
         self._waiting_since = self.loop.time()
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
+        """Cancel the time limit."""
         self._timer.cancel()
         super().connection_lost(exc)
 
@@ -81,7 +81,7 @@ def _is_idle(connection: Any) -> bool:
 
 
 def open_listener(host: str, port: int | None, *, usual: int = PORT) -> socket.socket:
-    """Open a listening socket; without a port, at the usual one or any free one."""
+    """Open a listening socket; without a port, at `usual` or, if that is taken, at any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     problem = ""
     for candidate in (usual, 0) if port is None else (port,):
@@ -93,7 +93,7 @@ def open_listener(host: str, port: int | None, *, usual: int = PORT) -> socket.s
 
 
 def run_server(app: Starlette, listener: socket.socket, *, browse: str | None = None) -> None:
-    """Answer requests until interrupted; earlier requests wait at the listening socket.
+    """Answer requests until interrupted, first those that already wait at the socket.
 
     `browse` is a page to open in the user's browser.
     """
@@ -121,8 +121,8 @@ def run_server(app: Starlette, listener: socket.socket, *, browse: str | None = 
 def report_in_one_line(loop: asyncio.AbstractEventLoop) -> None:
     """Log errors of the event loop, such as too many open files, without a traceback.
 
-    The event loop of Python 3.11 reports an error for each connection that it cannot accept, so a
-    line is not repeated within `_REPEAT_SECONDS`.
+    The event loop of Python 3.11 reports an error for each connection that it cannot accept, so an
+    equal line is not logged again within `_REPEAT_SECONDS`.
     """
     logged_at: dict[str, float] = {}
 

@@ -22,7 +22,7 @@ SEARCH, SUBMIT = "search", "submit_answer"
 
 
 def create_mcp_server(service: SearchService, session: str = "") -> Server[Any]:
-    """Create the MCP server; `session` is that of connections whose address names none."""
+    """Create the MCP server; `session` is used for connections that name no session."""
 
     async def list_tools(
         context: ServerRequestContext[Any], parameters: types.PaginatedRequestParams | None

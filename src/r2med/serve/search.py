@@ -1,4 +1,4 @@
-"""One retrieval per call: searches a fixed corpus with a fixed system and logs every call.
+"""Search a fixed corpus with a fixed system, one retrieval per call, and log every call.
 
 Documents are shown under codes, never under their ids. A call is on disk before it is answered.
 """
@@ -48,7 +48,7 @@ class FinalAnswer:
 
 
 class SearchService:
-    """A system over one task's corpus; calls run one after the other."""
+    """Searches one task's corpus with one system; calls run one after the other."""
 
     def __init__(self, system: System, task: Task, log: CallLog, *, depth: int, paid: bool) -> None:
         self.system = system
@@ -103,7 +103,7 @@ class SearchService:
 
 
 def check_session(session: str) -> str:
-    """Return the name of a session if it is usable."""
+    """Return the name of a session; raise UsageError if it is too long or not printable."""
     if len(session) > LONGEST_SESSION or not session.isprintable():
         raise UsageError(
             f"session: expected at most {LONGEST_SESSION} printable characters, such as the id of "
@@ -113,7 +113,7 @@ def check_session(session: str) -> str:
 
 
 def make_answer(values: Mapping[str, object]) -> FinalAnswer:
-    """Return the answer that a request states, its values checked."""
+    """Check the values of a request and return them as a final answer."""
     return FinalAnswer(
         _check_text("answer", values.get("answer"), LONGEST_ANSWER),
         _check_confidence(values.get("confidence")),

@@ -44,24 +44,25 @@ class Failure:
     first_rank: int | None
     positive: str
     positive_rank: int | None
-    """None where the positive is not in the list at all."""
+    """None if the positive is not in the list."""
     detail: str
 
 
 @dataclass(frozen=True)
 class Failures:
-    """One kind of failure: how many of how many queries, and a few of them."""
+    """One type of failure: how many of how many queries it affects, and a few examples."""
 
     title: str
     affected: int
     of: int
-    """0 where the data does not say what this kind is recognised by."""
+    """Number of queries examined; 0 if the data lacks what this type of failure is recognised
+    by."""
     examples: tuple[Failure, ...]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All that a page says of a task."""
+    """The facts that a task page shows."""
 
     task: str
     suite: str | None
@@ -69,20 +70,21 @@ class Facts:
     entry: TaskEntry | None
     """The registered task that the data is, or that it was built from."""
     origin: str
-    """How a pool that was built here came about."""
+    """How `nano build` made the task; empty for other tasks."""
     prose: dict[str, Any]
     profile: Profile
     results: list[dict[str, Any]]
-    """Stored results of this very data, best first."""
+    """Stored results on exactly this data, best first."""
     lead: Verdict | None
-    """The best stored result against the second, query by query."""
+    """The verdict on the best stored result against the second; None if there are fewer than
+    two."""
     failures_of: str
-    """The ranking the failures were drawn from."""
+    """The ranking from which the failures were drawn."""
     failures: list[Failures]
     examples: list[dict[str, str]]
-    """Queries, each with a document that answers it, cut to what fits a page."""
+    """Queries, each with a document that answers it, shortened to fit a page."""
     audits: list[dict[str, Any]]
-    """What audits of training sets said of exactly this data, newest first."""
+    """What audits of training sets found for exactly this data, newest first."""
 
 
 def gather(
@@ -141,12 +143,12 @@ def gather(
 
 
 def prose_of(entry: TaskEntry | None) -> dict[str, Any]:
-    """The words for a registered task; for data of the user's own, general ones."""
+    """Return the prose for a registered task; for local data, general prose."""
     return dict(read_packaged_toml(f"report/cards/prose/{entry.source if entry else 'own'}.toml"))
 
 
 def readings(facts: Facts) -> Iterator[str]:
-    """Return sentences about the figures, computed from them so that they stay true."""
+    """Yield sentences about the figures; the numbers in them are computed from the facts."""
     bm25, dense, hybrid = map(facts.profile.of, ROLES)
     if best := facts.profile.best:
         yield f"Best of the profiles by nDCG@10: {TITLES[best.role]}, {score_cell(best.ndcg)}."
@@ -176,7 +178,7 @@ def readings(facts: Facts) -> Iterator[str]:
 
 
 def _built_from(task: Task) -> tuple[TaskEntry | None, str]:
-    """Return the source of a task that `nano build` made and how; nothing for other tasks."""
+    """Return the source of a task of `nano build` and how it was built; else None and ""."""
     record = read_record(task.source).tasks.get(split_of(task))
     if record is None:
         return None, ""
@@ -254,7 +256,10 @@ def _failure(
 def _best_ranking(
     profile: Profile, lists: Sequence[CandidateList], measured: Sequence[Result]
 ) -> tuple[str, Run]:
-    """The best stored result, or the best candidate subset; never with a safeguard in it."""
+    """Return the best stored result or, if there is none, the best candidate subset.
+
+    It comes with a name, and without safeguards.
+    """
     if measured:
         return f"the stored result of {measured[0].name}", measured[0].ranked
     best = profile.best
@@ -266,7 +271,7 @@ def _best_ranking(
 
 
 def _examples(task: Task) -> list[dict[str, str]]:
-    """The first queries in file order, each with its first positive by id."""
+    """Return the first queries in file order, each with its first positive by id."""
     positives = positives_of(task.judgements)
     judged_queries = [(query, text) for query, text in task.queries.items() if query in positives]
     return [

@@ -1,4 +1,4 @@
-"""Task pages: prose and facts in the order a reader asks, a group page, and writing them."""
+"""Write task pages, each with prose and facts, and the index page of a group of tasks."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _write(path: Path, page: Page, values: Mapping[str, object]) -> None:
 
 
 def html(page: Page, title: str, command: str = "r2med tasks card") -> str:
-    """A whole file: no script, nothing loaded, light and dark colours, fit to print."""
+    """Return a complete HTML file: no script, nothing loaded, light and dark colours, printable."""
     style = (files("r2med.report.cards") / "page.css").read_text(encoding="utf-8")
     content = page.to_html()
     return _HTML.format(title=title, style=style, content=content, command=command)
@@ -100,7 +100,7 @@ def html(page: Page, title: str, command: str = "r2med tasks card") -> str:
 def page_names(tasks: Sequence[str]) -> list[str]:
     """Return for every task a unique file name that resembles its name.
 
-    Names that would be the same file, also where case does not count, are numbered.
+    Names that are equal or differ only in case get a number.
     """
     names: list[str] = []
     used_names = {INDEX}
@@ -115,7 +115,7 @@ def page_names(tasks: Sequence[str]) -> list[str]:
 
 
 def task_page(facts: Facts, task: Task) -> Page:
-    """The page of one task."""
+    """Return the page of one task."""
     page, entry, prose = Page(), facts.entry, facts.prose
 
     def section(title: str, *paragraphs: object) -> None:
@@ -203,7 +203,7 @@ def _print_failures(facts: Facts, task: Task, page: Page) -> None:
 
 
 def group_page(title: str, group: Sequence[Facts], names: Sequence[str]) -> Page:
-    """The index of a set of task pages, whose files are `names`."""
+    """Return the index of task pages; `names` are the names of their files."""
     page, data = Page(), [facts.profile.data for facts in group]
     totals = (
         f"{sum(figures[name] for figures in data):,} {name}" for name in ("queries", "positives")

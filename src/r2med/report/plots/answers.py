@@ -26,7 +26,9 @@ _LABEL_HEIGHT, _CLOSE = 14, 4
 
 
 def relation_plot(report: AnswerReport, theme: Theme, measure: str | None = None) -> Any:
-    """Draw one faint mark per query and system, and means of groups with their intervals.
+    """Plot answer score against a retrieval measure.
+
+    Faint marks are queries; means of groups of queries have intervals.
 
     Args:
         report: Answers with retrieved passages.
@@ -97,7 +99,7 @@ def _count_points(points: Sequence[RelationPoint], measure: str) -> list[dict[st
 
 
 def _groups(points: Sequence[RelationPoint], system: str, measure: str) -> list[dict[str, Any]]:
-    """Return means of groups of nearly equal size; equal values of the measure stay together."""
+    """Return means of groups of nearly equal size; points with equal values share a group."""
     of_system = sorted(
         (point for point in points if point.system == system),
         key=lambda point: point.measures[measure],
@@ -123,7 +125,7 @@ def _groups(points: Sequence[RelationPoint], system: str, measure: str) -> list[
 
 
 def _limits(report: AnswerReport, theme: Theme) -> list[Any]:
-    """Return a labelled rule for the floor and one for the ceiling."""
+    """Return a labelled line for the floor and one for the ceiling."""
     names = {"closed-book": "closed-book (floor)", "oracle": "oracle (ceiling)"}
     rows = [row for row in report.rows if row.condition in names]
     rows.sort(key=lambda row: row.score)

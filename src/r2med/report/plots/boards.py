@@ -35,15 +35,15 @@ Spent = Literal["seconds", "tokens", "money", "parameters"]
 
 @dataclass(frozen=True)
 class CostAxis:
-    """How a plot of quality against cost shows one unit of cost."""
+    """The cost axis of a plot of quality against cost, for one unit of cost."""
 
     unit: str
-    """The unit in sentences."""
+    """The name of the unit in sentences."""
     title: str
     requirement: str
-    """The requirement for a system to be shown, for the error if none meets it."""
+    """The value that a system needs to be shown, as text for the error if no system has it."""
     least: float
-    """Smaller costs are drawn here, because a log scale has no 0."""
+    """The least cost on the axis; smaller costs are drawn here, because a log scale has no 0."""
     notes: tuple[str, ...]
 
 
@@ -82,7 +82,7 @@ _Point = dict[str, Any]
 
 
 def draw(board: Leaderboard, figure: str, theme: Theme, *, top: int, by: Spent = "seconds") -> Any:
-    """A heatmap, means, cost or dates; the first two show the `top` systems."""
+    """Draw a heatmap, means, cost or dates; the first two show the `top` systems."""
     if figure == "cost":
         return cost(board, theme, by=by)
     if figure == "dates":
@@ -106,14 +106,14 @@ def _rows_with(
 
 
 def _ranked_rows(board: Leaderboard, top: int) -> tuple[list[Standing], list[str]]:
-    """The rows that have a mean, best first, and a line on systems below the last one shown."""
+    """Return the rows to show, best first, and a line with the total if some are not shown."""
     ranked = _rows_with(board, "a mean", lambda row: row.mean)
     rows = [row for row in replace(board, top=top).shown if row.mean is not None]
     return rows, [f"{len(rows)} of {len(ranked)} systems"] if len(ranked) > len(rows) else []
 
 
 def _points(rows: Sequence[Standing]) -> list[_Point]:
-    """Return the fields of each system; a star refers to an explanation below the title."""
+    """Return the fields of each system; a star in its name refers to a note below the title."""
     mixed = len({row.origin for row in rows}) > 1
     return [
         {
@@ -128,7 +128,7 @@ def _points(rows: Sequence[Standing]) -> list[_Point]:
 
 
 def _encode_points(field: str, theme: Theme, points: list[_Point]) -> list[Any]:
-    """How points look: measured ones filled and printed ones hollow, or by type of system."""
+    """Return how points look: by origin (measured filled, published hollow) or by system type."""
     present = {point[field] for point in points}
     titles = _TITLES[field]
     legend = [title for title in titles if title in present]
@@ -156,7 +156,7 @@ def _title(board: Leaderboard, text: str, rows: Sequence[Standing], *more: str) 
 
 
 def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
-    """One cell per system and task, the best system on top, the ranking mean apart at the right."""
+    """Draw a cell per system and task, the best system on top and the ranking mean at the right."""
     rows, left_out = _ranked_rows(board, top)
     cells: list[_Point] = []
     for row, point in zip(rows, _points(rows), strict=True):
@@ -188,7 +188,7 @@ def heatmap(board: Leaderboard, theme: Theme, *, top: int) -> Any:
 
 
 def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
-    """One dot per system, best on top, with its 95 % interval where queries are stored."""
+    """Draw one dot per system, best on top, with its 95 % interval if its queries are stored."""
     rows, lines = _ranked_rows(board, top)
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
@@ -218,7 +218,7 @@ def means(board: Leaderboard, theme: Theme, *, top: int) -> Any:
 
 
 def dates(board: Leaderboard, theme: Theme) -> Any:
-    """One point per system whose date is known; a line joins the best so far, which are named."""
+    """Draw one point per system of known date; a line joins and names those that were the best."""
     rows = _rows_with(board, "a known date", lambda row: row.date or None)
     points = _points(rows)
     for row, point in zip(rows, points, strict=True):
@@ -236,7 +236,7 @@ def dates(board: Leaderboard, theme: Theme) -> Any:
 
 
 def cost(board: Leaderboard, theme: Theme, *, by: Spent = "seconds") -> Any:
-    """One point per system of known cost; a line joins those that nothing beats on both axes."""
+    """Draw one point per system of known cost; a line joins those not beaten on both axes."""
     axis = COST_AXES[by]
     rows = _rows_with(board, axis.requirement, lambda row: _spent(row, by))
     points = _points(rows)
@@ -277,8 +277,8 @@ def _scatter(
 ) -> Any:
     """Plot means along an axis; a dashed line joins the `best`, whose systems are labelled.
 
-    The line never falls, so it crosses no label: those of the best are above it at the left, the
-    others below it, where there is room.
+    The line never falls, so it crosses no label: labels of the best systems are above the line at
+    the left, labels of other systems below the line, where there is room.
     """
     dominated = [point for point in points if label_all and point not in best]
     scale = alt.Scale(zero=False, nice=False, padding=_PADDING)
@@ -306,7 +306,7 @@ def _scatter(
 def _label_points(
     points: Sequence[_Point], best: Sequence[_Point], dominated: Sequence[_Point]
 ) -> list[tuple[_Point, Label | None]]:
-    """Place the names of points; None where every position would cover something."""
+    """Return points with the place of their name; None if every place would cover something."""
     width, height = _SIZE
     is_date = isinstance(points[0]["x"], str)
     xs = [
@@ -341,7 +341,7 @@ def _has_given_generations(row: Standing) -> bool:
 
 
 def _spent(row: Standing, by: Spent) -> float | None:
-    """The cost of one query; None if it is unknown."""
+    """Return the cost of one query; None if it is unknown."""
     if by == "parameters":
         return count_active_parameters(row.system)
     if row.cost is None or not row.cost.queries:
@@ -352,7 +352,7 @@ def _spent(row: Standing, by: Spent) -> float | None:
 
 
 def cost_points(board: Leaderboard, by: Spent = "seconds") -> list[CostPoint]:
-    """The systems with a mean and a known cost per query."""
+    """Return the systems that have a mean and a known cost per query."""
     costs = [(row, _spent(row, by)) for row in board.rows]
     return [
         CostPoint(row.name, cost, row.mean)
@@ -362,7 +362,7 @@ def cost_points(board: Leaderboard, by: Spent = "seconds") -> list[CostPoint]:
 
 
 def _frontier(points: list[_Point]) -> list[_Point]:
-    """The points that no other one beats on both axes."""
+    """Return the points that no other point beats on both axes."""
     by_point = {
         CostPoint(str(index), point["x"], point["mean"]): point
         for index, point in enumerate(points)

@@ -18,7 +18,7 @@ _LINE = 7
 
 
 def body_system_strip(scores: BodySystemScores, title: str, theme: Theme) -> Any:
-    """Draw the mean and half the 95 % interval in every cell; columns name the number of queries.
+    """Draw a table of means with half the 95 % interval; column titles have the number of queries.
 
     Args:
         scores: Scores of one or several systems, drawn from top to bottom.

@@ -20,7 +20,7 @@ _ONE_PANEL, _SMALL_PANEL = (600, 320), (360, 180)
 
 
 def history(points: Sequence[HistoryPoint], metric: str, theme: Theme) -> Any:
-    """One panel per task with one line per version of a system, over the time of evaluation."""
+    """Draw one panel per task with one line per version of a system, by time of evaluation."""
     systems = list(dict.fromkeys(point.system for point in points))
     tasks = list(dict.fromkeys(point.task for point in points))
     newest = {point.task: point.data for point in points}

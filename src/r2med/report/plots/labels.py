@@ -23,7 +23,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Label:
-    """Where a name is, relative to its point."""
+    """The place of a name, relative to its point."""
 
     align: Align
     dx: float
@@ -51,13 +51,14 @@ def place_labels(
     above: int,
     obstacles: Sequence[Box] = (),
 ) -> list[Label | None]:
-    """Return the label of each named point; None where every position would cover something.
+    """Return the place of each name; None if every place would cover a point or another name.
 
     Args:
         positions: All points, in pixels from the upper left corner.
         indices: The points that get a name.
-        texts: Their names.
-        above: How many of them, the first ones, are on the line of the best and named above it.
+        texts: The names, in the order of `indices`.
+        above: How many of `indices`, from the first, are on the line of the best; their names are
+            above it.
         obstacles: Other areas that no name may cover.
     """
     covered = [(x - _POINT, y - _POINT, x + _POINT, y + _POINT) for x, y in positions]

@@ -23,7 +23,7 @@ _ACROSS = 2
 
 
 def overlap(diagnoses: Sequence[TaskDiagnosis], theme: Theme) -> Any:
-    """One faint mark per query, and means of groups of equal size with their intervals."""
+    """Draw a faint mark per query, and means with intervals of groups of queries of equal size."""
     systems = list(dict.fromkeys(diagnosis.system for diagnosis in diagnoses))
     points = [
         {"system": system, "overlap": 100 * query.overlap, "score": 100 * query.score}
@@ -91,7 +91,7 @@ def _groups(system: str, points: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 
 
 def wins(comparison: Comparison, theme: Theme) -> Any:
-    """One panel per task with one bar per query, sorted by A minus B; all are on one scale."""
+    """Draw a panel per task with a bar per query, sorted by A minus B; all have the same scale."""
     a, b = comparison.systems
     panels: list[str] = []
     rows: list[dict[str, Any]] = []

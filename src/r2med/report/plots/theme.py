@@ -30,28 +30,28 @@ DEMO = "demo suite: not comparable with published figures"
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours by purpose."""
+    """The colours of plots, by purpose."""
 
     paper: str
     ink: str
     muted: str
     grid: str
     series: Sequence[str]
-    """For things side by side; their lightness differs, and shapes go with them."""
+    """Colours of series side by side; they also differ in lightness, and in the shapes of marks."""
     loss: str
-    """The warm tone, for losses alone."""
+    """A warm colour, used only for losses."""
     ramp: Sequence[str]
-    """From none to much."""
+    """The colours of a scale from none to much."""
     low_ink: str
-    """Text on the low end of the ramp, and on its high end."""
+    """The colour of text on the low end of `ramp`; `high_ink` is for the high end."""
     high_ink: str
 
     config: Mapping[str, Any]
-    """What Vega-Lite calls a config, with the colours of this theme."""
+    """The Vega-Lite config with the colours of this theme."""
 
 
 def find_theme(name: ThemeName) -> Theme:
-    """Return a theme; the shared config refers to colours by name, which are replaced here."""
+    """Return a theme; colour names in the shared config are replaced by the theme's colours."""
     look = json.loads((files(__package__) / "look.json").read_text("utf-8"))
     config = json.dumps(look["config"])
     for colour, value in look[name].items():
@@ -62,7 +62,7 @@ def find_theme(name: ThemeName) -> Theme:
 def encode_marks(
     field: str, titles: Sequence[str], theme: Theme, values: Sequence[str]
 ) -> list[Any]:
-    """Colour and shape by a field, with a legend if there are several values."""
+    """Return colour and shape by a field, with a legend if the field has several values."""
     import altair as alt
 
     legend = alt.Legend(title=None, values=[*values], symbolOpacity=1) if len(values) > 1 else None
@@ -79,7 +79,7 @@ def encode_marks(
 
 
 def encode_origin(theme: Theme, origins: Sequence[str], values: Sequence[str]) -> list[Any]:
-    """Fill, outline and shape by origin: the last of `origins` is filled, the others are hollow."""
+    """Return fill, outline and shape by origin; only the last of `origins` is filled."""
     import altair as alt
 
     legend = alt.Legend(title=None, values=[*values], symbolOpacity=1) if len(values) > 1 else None
@@ -123,14 +123,14 @@ def picture(chart: Any, theme: Theme, ending: str = ".svg", *, for_paper: bool =
 
 
 def caption_of(chart: Any) -> str:
-    """The title and subtitle of a chart as one text, for the caption of a figure in a paper."""
+    """Return the title and subtitle of a chart as the caption of a figure in a paper."""
     title = chart.to_dict().get("title") or {}
     lines = [title] if isinstance(title, str) else [title.get("text"), *title.get("subtitle", ())]
     return ". ".join(str(line).rstrip(".") for line in lines if line)
 
 
 def _fit_column(spec: dict[str, Any]) -> tuple[dict[str, Any], float]:
-    """Narrow the plotted area to the width of a column; return the scale that fits the rest.
+    """Narrow the plotted area to fit a column of a paper; return the chart and the remaining scale.
 
     A chart whose text would be too small in one column gets the width of the page.
     """
