@@ -26,7 +26,10 @@ _SOURCE = (
     "of search-o1 or search-r1, or a stored system"
 )
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help=f"Traces: {_SOURCE}.")]
-Sources = Annotated[list[str], typer.Argument(metavar="SOURCE...", help=f"Each is {_SOURCE}.")]
+Sources = Annotated[
+    list[str],
+    typer.Argument(metavar="SOURCE...", help=f"One or more sources of traces: {_SOURCE}."),
+]
 
 
 @agents.command("score")
@@ -38,11 +41,11 @@ def score_traces(
     form: options.Format = None,
     as_json: options.Json = False,
 ) -> None:
-    """Score agents on a task; the others are compared with the first.
+    """Score agents on a task, and compare each with the first one.
 
     Shows the share of the positives that an agent saw over all of its searches, when it saw the
-    first one and whether it used it, searches and tokens per query, correctness of the answers,
-    and the calibration of stated confidence. Means have 95 % intervals.
+    first one and whether it used it, searches and tokens per query, correctness of the answers, and
+    the calibration of stated confidence. Means have 95 % intervals.
     """
     from r2med.agents.scoring import score_agents
     from r2med.agents.store import TraceStore
@@ -73,7 +76,7 @@ def import_traces(
 ) -> None:
     """Store the traces of an agent in the results folder, under a name.
 
-    Malformed files and traces of other queries are named and left out.
+    Malformed files and traces of other queries are reported and left out.
     """
     from r2med.agents.store import TraceStore
     from r2med.paths import slug

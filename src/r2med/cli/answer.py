@@ -260,7 +260,7 @@ def plot_sets(
         bool,
         options.option(
             "--paper",
-            help="Leave the title out and fit one column of a paper; print the caption.",
+            help="Draw for one column of a paper: no title in the plot, caption in the terminal.",
             heading=options.OUTPUT,
         ),
     ] = False,
@@ -421,7 +421,7 @@ def _grade(
     *,
     only_estimate: bool = False,
 ) -> None:
-    """Grade the answers without a grade by this judge."""
+    """Print the estimated cost; unless `only_estimate`, grade the answers without a grade."""
     from r2med.answer.grading import (
         estimate_grading,
         find_answer_rubric,
@@ -444,7 +444,7 @@ def _grade(
 def _show_outcome(
     sets: Sequence[AnswerSet], systems: Sequence[str], output_format: FormatName
 ) -> None:
-    """Print the scores of new answers, and for other tasks why they cannot be scored yet."""
+    """Print the scores of new answers; for answers that cannot be scored yet, print the reason."""
     from r2med.answer.reporting import report_answers
 
     scored = []

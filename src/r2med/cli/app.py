@@ -28,19 +28,19 @@ class CommandEntry:
     heading: str
     """Heading in the main help; empty for a hidden command."""
     target: str
-    """Module in this package and function or group in it, as in `eval:evaluate`."""
+    """The module in this package and its function or group, such as `eval:evaluate`."""
     help: str
 
 
 class Command(TyperCommand):
-    """A command whose help shows its options under headings, and which can run offline."""
+    """A command with the option --offline, whose help shows options under headings."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params.append(_offline_option())
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments, then the options of each heading."""
+        """Write the help of the arguments, then of the options under each heading."""
         from r2med.cli.options import HEADINGS, OUTPUT, WHAT_TO_RUN
 
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -171,7 +171,7 @@ def audit(
 
 
 def _hide_folders(audit: Audit | SelfAudit) -> Audit | SelfAudit:
-    """Name systems and files in a report without their folders on this machine."""
+    """Return the audit with local folders removed from the names of systems and files."""
     from r2med.audit.training import Audit
     from r2med.explore.sharing import without_folders
 
@@ -189,7 +189,7 @@ def _hide_folders(audit: Audit | SelfAudit) -> Audit | SelfAudit:
 
 
 def _find_failures(audit: Audit | SelfAudit, verdict: str) -> Iterator[str]:
-    """Yield one line for each task with this verdict or a worse one, and each unread file."""
+    """Yield a line for each task with this verdict or a worse one, and for each unread file."""
     from r2med.audit.findings import VERDICTS
     from r2med.audit.training import Audit
 

@@ -349,7 +349,7 @@ def _print_coverage(label: str, rows: tuple[Coverage, ...]) -> None:
 
 
 def _pair_texts(review: OpenReview) -> Any:
-    """Return a function from a pair to its texts."""
+    """Return a function that returns the texts of a pair."""
     from r2med.judge.pool import query_texts, texts_of
 
     queries = query_texts(review.task)

@@ -80,7 +80,7 @@ def compare(
 ) -> None:
     """Compare systems query by query, per task and pooled, with intervals and tests.
 
-    Without --task, all tasks that the systems share. Differences are A minus B. --protocols
+    Without --task, uses all tasks that the systems share. Differences are A minus B. --protocols
     compares settings and needs no results.
     """
     from r2med.judge.choice import results_with_judgements

@@ -45,9 +45,9 @@ def diagnose(
 ) -> None:
     """Show where a system fails and why.
 
-    For each query the rank of its positives, and for each missed one a cause with the numbers
-    that justify it; then slices, and the unjudged documents among the first ten. --query shows one
-    query: its text, its expansion, its positives and the first ten documents.
+    Shows for each query the ranks of the positives, and for each missed positive a cause with the
+    numbers that justify it; then slices, and the unjudged documents among the first ten. --query
+    shows one query: its text, its expansion, its positives and the first ten documents.
     """
     import pyarrow.parquet as pq
 
@@ -87,7 +87,7 @@ def diagnose(
 
 
 def _holder(query: str, name: str, root: Path | None, results: Path) -> Task:
-    """The task of this name, which has a query of this id."""
+    """Return the one task of this name; UsageError if there are several or it lacks the query."""
     from r2med.results.select import find_local_tasks
     from r2med.tasks.load import load_tasks
 

@@ -126,7 +126,7 @@ def _estimate_system(
     vector_width: int | None,
     queries_per_day: int | None,
 ) -> tuple[Sequence[StageEstimate], Sequence[StageEstimate]]:
-    """Return the estimates of one run and of a day; a missing server address is replaced."""
+    """Return the estimates of one run and of daily use; no server address has to be set."""
     from r2med.evaluation.estimate import estimate_daily_use, estimate_stages
     from r2med.systems.build import System
 
@@ -155,7 +155,7 @@ def _estimate_answers(
     k: int,
     samples: int,
 ) -> list[StageEstimate]:
-    """Estimate answering with a language model; a missing server address is replaced."""
+    """Estimate answering with a language model; no server address has to be set."""
     from r2med.answer.prompt import DEFAULT, find_prompt
     from r2med.evaluation.estimate_answers import estimate_answering
     from r2med.judge.panel import open_model
@@ -179,7 +179,7 @@ def _estimate_judgements(
     calibration: int,
     samples: int,
 ) -> list[StageEstimate]:
-    """Estimate judging with a language model; a missing server address is replaced."""
+    """Estimate judging with a language model; no server address has to be set."""
     from r2med.evaluation.estimate_judging import estimate_judging
     from r2med.judge.panel import open_model
 
@@ -193,7 +193,7 @@ def _estimate_judgements(
 
 
 def _measure(item: TaskEntry | Path, root: Path | None, passages: int | None) -> TaskSize:
-    """Measure a task: its data if it is here, otherwise the published counts."""
+    """Return the size of a task, from its data if it is here, otherwise from published counts."""
     from r2med.evaluation.estimate import TaskSize
     from r2med.tasks.fetch.provenance import is_present
     from r2med.tasks.load import load_task

@@ -127,7 +127,7 @@ def evaluate(
 def _show_twins(
     results: Sequence[Result], metric_names: Sequence[str], output_format: Format, root: Path | None
 ) -> None:
-    """Show the scores if unjudged duplicates inherit judgements."""
+    """Show how scores change if unjudged duplicates get the judgements of their judged copies."""
     from r2med.audit.twins import score_twins
     from r2med.results.select import ResultSet
     from r2med.tasks.load import load_tasks
@@ -150,7 +150,7 @@ def _run(
     bar: ProgressBar,
     **settings: Any,
 ) -> tuple[list[Result], LimitError | WorkError | None]:
-    """Return the finished results, and the error that stopped the others, if there was one."""
+    """Run the systems; return the finished results, and the error that stopped the others."""
     from r2med.evaluation.evaluate import each_result
 
     finished: list[Result] = []

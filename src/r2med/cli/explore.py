@@ -214,7 +214,7 @@ def report(
 ) -> None:
     """Write stored results as one HTML file: tables, intervals, tests, figures and settings.
 
-    Without systems all that have results; the others are compared with the first. The file needs
+    Without systems, reports all that have results. Each is compared with the first. The file needs
     nothing else: mail it, print it, put it on a web server. It contains no text of a query or
     document unless you ask for it, and names no folder of this machine.
     """

@@ -46,7 +46,7 @@ def show(as_json: options.Json = False) -> None:
 def systems(as_json: options.Json = False) -> None:
     """List the systems known by name; docs/systems.md tells how they combine.
 
-    Licences that restrict use are said, and settings that could not be verified.
+    Also shows licences that restrict use, and settings that could not be verified.
     """
     from r2med.systems.registry import entries
 
@@ -152,7 +152,7 @@ def _size(folder: Path) -> int:
 
 
 def _delete_content(folder: Path) -> None:
-    """Delete a folder; of a link to a folder, the content behind the link."""
+    """Delete a folder; if it is a symbolic link, delete the content of its target."""
     if not folder.exists():
         return
     if not folder.is_symlink():

@@ -252,7 +252,7 @@ def report(
 
 
 def _warn_of_favours(panel: Panel, rankings: Sequence[Ranking]) -> None:
-    """Warn of a judge that shares a family with a system, and of a pool of one system."""
+    """Warn if a judge and a system are of one model family, or if only one system is judged."""
     from r2med.judge.families import family_warnings
 
     stored = {ranking.name: ranking.result for ranking in rankings if ranking.result is not None}

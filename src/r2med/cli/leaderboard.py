@@ -76,10 +76,10 @@ def leaderboard(
     form: options.Format = None,
     as_json: options.Json = False,
 ) -> None:
-    """Rank published, later and measured systems, per task and by mean.
+    """Rank published systems and your results, per task and by mean.
 
-    Published figures and your results are in one table, each labelled. Δ is the gain of an
-    expansion or reranker over its first stage.
+    Published figures, those of later works and your results are in one table, each labelled. Δ is
+    the gain of an expansion or reranker over its first stage.
     """
     from r2med.judge.choice import results_with_judgements
     from r2med.results.leaderboard import leaderboard as ranked
@@ -124,4 +124,4 @@ def leaderboard(
         suites = {"full", "nano", "demo", "local"} - {board.suite.name}
         if elsewhere := sorted(stored_suites & suites):
             names = " or ".join(f"--suite {name}" for name in elsewhere)
-            notice(f"Costs are known only for your results, which are in: {names}.")
+            notice(f"No costs are known for this suite. You have results with {names}.")

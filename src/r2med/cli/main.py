@@ -1,4 +1,4 @@
-"""How a command ends: every way out is one message and one exit code.
+"""Runs the command line and turns every way in which it can end into a message and an exit code.
 
 0 done, 1 failed, 2 wrong usage, 3 limit reached, 4 check failed, 130 interrupted, 143 terminated.
 """
@@ -34,7 +34,7 @@ class Interrupted(BaseException):
 
 
 class ClosedPipe(BaseException):
-    """The reader of the output closed it, as `head` does."""
+    """The program that reads the output has closed it, as `head` does."""
 
 
 def main() -> None:
@@ -51,9 +51,9 @@ def main() -> None:
 
 
 def _use_utf8() -> None:
-    """Start again in UTF-8 mode under another locale, so that every path and text can be used.
+    """Restart Python in UTF-8 mode if the locale is not UTF-8, so that all paths and texts work.
 
-    Output keeps the encoding of the locale; characters that it lacks are shown as escapes.
+    The output stays in the encoding of the locale; characters that it lacks are printed as escapes.
     """
     if sys.getfilesystemencoding().lower() in ("utf-8", "utf8") or sys.flags.utf8_mode:
         return
@@ -64,7 +64,7 @@ def _use_utf8() -> None:
 
 
 def _check_utf8() -> None:
-    """Refuse arguments and folders that are not UTF-8: stored files could not name them."""
+    """Raise UsageError for arguments or folders that are not UTF-8; results cannot store them."""
     texts = {
         "R2MED_HOME": os.environ.get("R2MED_HOME", ""),
         "the working directory": str(Path.cwd()),
@@ -79,7 +79,7 @@ def _check_utf8() -> None:
 
 
 def run() -> int:
-    """Run the command line and return the exit code; afterwards signals end the process at once."""
+    """Run the command line and return the exit code; later signals end the process at once."""
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -130,7 +130,7 @@ def run() -> int:
 
 @contextmanager
 def convert_interrupts() -> Iterator[None]:
-    """Turn an interrupt and a closed pipe into exceptions that libraries do not catch."""
+    """Convert KeyboardInterrupt and BrokenPipeError into exceptions that libraries do not catch."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -157,7 +157,7 @@ def refusal(error: OSError) -> str:
 
 
 def _end_at_once_on_signals() -> None:
-    """Let signals end the process at once: everything is stored and printed."""
+    """Let signals end the process at once, because all results are already stored and printed."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -165,7 +165,7 @@ def _end_at_once_on_signals() -> None:
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Whether a module is being imported.
+    """Return whether the interrupted code is importing a module.
 
     An interrupt during an import is often caught by the importing code, or leaves Python's import
     lock held, so that the next thread that imports waits for ever.

@@ -84,8 +84,8 @@ def candidates(
 ) -> None:
     """Add the bm25, dense and reranking_hybrid subsets, as published.
 
-    Top 500 of each member; reciprocal rank fusion with k = 100, cut at 100;
-    where those hold no positive, one is appended at rank 101.
+    reranking_hybrid fuses the top 500 of bm25 and dense by reciprocal rank with k = 100, and keeps
+    100 documents. If these contain no positive, one is appended at rank 101.
     """
     with options.open_resources(context.params) as resources:
         lists_by_split = _add_candidates(folder, dense, force=force, resources=resources)
@@ -140,7 +140,7 @@ def fidelity(
 
 
 def _as_stored(text: str, stored: Sequence[Result]) -> str:
-    """The name that results have for a task, or for a folder with its one split or without."""
+    """Return the name of a task in the results, which may have or lack the suffix #SPLIT."""
     from r2med.tasks.load import task_names
 
     try:

@@ -41,7 +41,7 @@ _TASKS = "Tasks, suites (full, nano, demo), All, or folders"
 
 
 def _complete(names_of: str) -> Callable[[str], list[str]]:
-    """Return a completion that offers known names for the last word after a comma."""
+    """Return a shell completion that completes the last name in a comma-separated list."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",")
@@ -264,7 +264,7 @@ def check_choice(text: str, allowed: tuple[Choice, ...], option: str) -> Choice:
 def format_of(
     text: FormatName | None, as_json: bool, only: tuple[str, ...] = (), mode: str = ""
 ) -> FormatName:
-    """Return the format that --format or --json names; `mode` supports only the formats `only`."""
+    """Return the output format from --format and --json; `only` are the formats of `mode`."""
     if as_json and text not in (None, "json"):
         raise UsageError(f"--json and --format {text}: choose one.")
     form: FormatName = "json" if as_json else text or "table"
@@ -279,7 +279,7 @@ def is_typed(context: Any, name: str) -> bool:
 
 
 def refuse_unread(context: typer.Context, mode: str, *names: str) -> None:
-    """Refuse options and arguments that were typed although `mode` ignores them."""
+    """Raise UsageError if the user typed options or arguments that `mode` ignores."""
     unread = [
         parameter.opts[0] if parameter.opts[0].startswith("-") else str(parameter.metavar)
         for parameter in context.command.params
@@ -292,7 +292,7 @@ def refuse_unread(context: typer.Context, mode: str, *names: str) -> None:
 
 
 def refuse_unused_model_options(context: typer.Context, systems: Sequence[str]) -> None:
-    """Refuse options for models that none of the systems runs."""
+    """Raise UsageError for options that apply to models which none of the systems runs."""
     from r2med.systems.registry import parts_of
 
     parts = [entry for system in systems for _, entry in parts_of(system)]
@@ -304,9 +304,9 @@ def refuse_unused_model_options(context: typer.Context, systems: Sequence[str]) 
 
 
 def open_resources(parameters: Mapping[str, Any], bar: ProgressBar | None = None) -> Resources:
-    """Return resources for the parameters of a command.
+    """Create the resources of a command from its parameters.
 
-    Limits that are not named come from the environment.
+    Limits that the user does not set come from the environment.
     """
     from r2med.execution.options import RunOptions
     from r2med.execution.resources import Resources, ignore_progress

@@ -38,7 +38,7 @@ def plot(
         bool,
         options.option(
             "--paper",
-            help="Leave the title out and fit one column of a paper; print the caption.",
+            help="Draw for one column of a paper: no title in the plot, caption in the terminal.",
             heading=options.OUTPUT,
         ),
     ] = False,
@@ -116,7 +116,7 @@ def _body_systems(board: Leaderboard, top: int, root: Path | None, theme: Theme)
 
 
 def _hide_folders(row: Standing) -> Standing:
-    """A row whose name has no folder of this machine, because figures are passed on."""
+    """Return the row without local folders in the system's name, because plots are shared."""
     from r2med.explore.sharing import without_folders
 
     return replace(row, system=without_folders(row.system))

@@ -1,8 +1,8 @@
-"""How pyarrow is set up for commands: without pandas, and with the memory of the system.
+"""Sets up pyarrow for commands: without pandas, and with the memory allocator of the system.
 
 Where pandas is installed, pyarrow imports it the first time it converts a Python value, only to ask
 whether the value is a data frame. That takes longer than most commands. `PyarrowSetup` lets pyarrow
-ask once while pandas is hidden. If other code imports pandas later, pyarrow learns of it then.
+ask once while pandas is hidden. If other code imports pandas later, pyarrow finds it then.
 
 pyarrow's default allocator keeps freed memory; that of the system returns it.
 """
@@ -16,20 +16,20 @@ from types import ModuleType
 
 
 class PyarrowSetup:
-    """An import hook that sets pyarrow up when it is imported first."""
+    """An import hook that sets up pyarrow at its first import."""
 
     def __init__(self) -> None:
         self._is_hidden = False
 
     def install(self) -> None:
-        """Put the hook before all others, unless pyarrow or pandas is loaded already."""
+        """Install the hook before all others, unless pyarrow or pandas is already imported."""
         if not sys.modules.keys() & {"pandas", "pyarrow"}:
             sys.meta_path.insert(0, self)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find pyarrow or pandas; other modules are left to the next finder."""
+        """Return the spec of pyarrow or pandas; None leaves a module to the next finder."""
         if fullname == "pyarrow":
             return _spec_with_action(fullname, self._set_up)
         if fullname == "pandas":
@@ -50,13 +50,13 @@ class PyarrowSetup:
 
 
 def _tell_pyarrow() -> None:
-    """Let pyarrow find pandas: it looks again when a table becomes a data frame."""
+    """Let pyarrow notice pandas, by converting a table to a data frame."""
     if "pyarrow" in sys.modules:
         sys.modules["pyarrow"].table({}).to_pandas()
 
 
 def _spec_with_action(name: str, action: Callable[[], None]) -> ModuleSpec | None:
-    """The ordinary spec of a module, with `action` called once the module is loaded."""
+    """Return the ordinary spec of a module, changed to call `action` after the module is loaded."""
     spec = PathFinder.find_spec(name)
     if spec is None or spec.loader is None:
         return spec

@@ -170,7 +170,7 @@ def verify(
 
 
 def _select(folder: Path, task: str | None, system: str | None) -> list[Result]:
-    """The readable results that match; damaged ones are named on standard error."""
+    """Return the results that match; damaged results are reported on standard error."""
     from r2med.results.select import ResultSet
     from r2med.tasks.load import task_names
     from r2med.tasks.registry import resolve

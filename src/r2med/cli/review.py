@@ -130,7 +130,7 @@ def show_agreement(
 def _open_review(
     task: str, judgements: str, size: int, root: Path | None, results: Path
 ) -> tuple[Task, ReviewStore, ReviewQueue, list[JudgementSet]]:
-    """Return the task, its review with the queue stored or extended, and the sets in it."""
+    """Create or extend the queue of a task; return the task, its review, the queue and the sets."""
     from r2med.judge.review import ReviewStore, build_queue
     from r2med.judge.store import JudgementStore
 
@@ -155,7 +155,7 @@ def _load_task(task: str, root: Path | None, results: Path) -> Task:
 
 
 def _texts(task: Task) -> Callable[[Pair], Mapping[str, str]]:
-    """Return a function from a pair to its texts."""
+    """Return a function that returns the texts of a pair."""
     from r2med.judge.pool import query_texts, texts_of
 
     queries = query_texts(task)

@@ -49,9 +49,9 @@ def run(
         bool, options.option("--dry-run", help="Only print the equivalent command.")
     ] = False,
 ) -> None:
-    """Run a command line of the reference scripts, and show its equivalent here.
+    """Run a command line of the reference scripts, and show the equivalent r2med command.
 
-    The equivalent command goes to standard error, its scores to standard output.
+    The equivalent command goes to standard error, the scores to standard output.
     """
     for option in _NEEDS[check_choice(mode, tuple(_NEEDS), "--mode")]:
         if not context.params[option]:
@@ -117,7 +117,7 @@ def reproduce(
 
 
 def _check_names(spec: str) -> None:
-    """Refuse a spec with an unknown retriever, reranker or method."""
+    """Raise UsageError for a spec with an unknown retriever, reranker or method."""
     from r2med.systems.registry import entries, parts_of
 
     for unit, entry in parts_of(spec):

@@ -85,7 +85,7 @@ def apply_sweep(context: Any, parameter: Any, path: Path | None) -> Path | None:
 
 
 def current_sweep(context: Any) -> Sweep | None:
-    """Return the sweep file of this command line, if it names one."""
+    """Return the sweep of this command line; None if it names no sweep file."""
     sweep: Sweep | None = context.meta.get(SWEEP)
     return sweep
 
@@ -115,7 +115,7 @@ def _read_table(content: Mapping[str, object], key: str, path: Path) -> Mapping[
 
 
 def _fill_values(system: str, values: Mapping[str, object], path: Path) -> list[str]:
-    """Return the system once for every combination of the values that it names in braces."""
+    """Return a spec for every combination of the values that the system names in braces."""
     filled = [system]
     for name in dict.fromkeys(re.findall(r"\{(\w+)\}", system)):
         choices = values.get(name)

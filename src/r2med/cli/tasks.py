@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """List all problems of your data at once, or describe it.
 
-    Each problem with its file, line and id. Exits with 1 when there are any. Unjudged documents
+    Shows each problem with its file, line and id. Exits with 1 if there are any. Unjudged documents
     with the text of a judged one are listed as a warning.
     """
     from r2med.audit.twins import find_twins
@@ -67,7 +67,7 @@ def check(
 
 
 def _warn_twins(task: str, twins: Sequence[Twin]) -> None:
-    """Report unjudged documents that have the text of a judged one, with the first few."""
+    """Print a warning about unjudged documents with the text of a judged one, with examples."""
     if not twins:
         return
     examples = [f"{twin.twin} like {twin.original} (query {twin.query})" for twin in twins]
@@ -206,9 +206,9 @@ def verify(
 ) -> None:
     """Check counts, text statistics and sha256 of data against the manifest.
 
-    For Nano tasks also the figures of their candidate subsets.
-    Shows the differences of several tasks, or every fact of one task and
-    as JSON. Exits with 1 if anything differs or files are missing.
+    For Nano tasks, also checks the figures of their candidate subsets. Shows only the differences
+    of several tasks; for one task, or with --json, shows every fact. Exits with 1 if anything
+    differs or files are missing.
     """
     from r2med.nano.profiles import check_profile
     from r2med.nano.profiles import profile as measured_profile
@@ -323,8 +323,8 @@ def exclusions(
 ) -> None:
     """Write a list of texts that training data must not contain: ids, hashes and fingerprints.
 
-    Of queries, positives and documents of the same source; docs/exclusions.md
-    documents the format, which holds no text.
+    Covers queries, positives and documents of the same source; docs/exclusions.md documents the
+    format, which holds no text.
     """
     from r2med.audit.evaluation import write_exclusions
     from r2med.nano.folder import task_group
@@ -339,7 +339,7 @@ def exclusions(
 
 
 def _entries(names: Sequence[str]) -> list[TaskEntry]:
-    """The registered tasks of these names, all of them without names; a folder is a UsageError."""
+    """Return the registered tasks of these names, or all tasks; UsageError for a folder."""
     entries = []
     for item in resolve(",".join(names)) if names else all_entries():
         if not isinstance(item, TaskEntry):
@@ -358,7 +358,7 @@ def _facts(entry: TaskEntry) -> dict[str, object]:
 
 
 def _only_published(names: Sequence[str]) -> list[TaskEntry]:
-    """The Nano tasks of these names, when all are Nano tasks and none of their data is here."""
+    """Return the tasks if all are Nano tasks without data here, else an empty list."""
     items = resolve(",".join(names))
     entries = [item for item in items if isinstance(item, TaskEntry) and item.candidates]
     return entries if len(entries) == len(items) and not any(map(is_present, entries)) else []

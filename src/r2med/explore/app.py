@@ -87,11 +87,11 @@ def create_app(
     paid: bool = False,
     trial_systems: Sequence[str] = (),
 ) -> Starlette:
-    """Create the application over one library.
+    """Create the web application that shows the results of a library.
 
-    Typed queries run under `resources`, and on models that cost money only if `paid`.
-    `trial_systems` are offered for them besides the stored systems of registered stages; these may
-    be custom models, because the user names them when the server starts.
+    Queries that visitors type run under `resources`; models that cost money are used only if
+    `paid`. Visitors can try the stored systems of registered stages, and `trial_systems`. The
+    latter may be custom models, because the user names them when the server starts.
     """
     access = access or Access()
     link = library.label(link_below(access.root_path))
@@ -100,7 +100,7 @@ def create_app(
     drawing, comparing = anyio.CapacityLimiter(1), anyio.CapacityLimiter(_COMPARING)
 
     def cache_page(handler: Handler) -> Callable[[Request], Response]:
-        """Make a page once for each address and state of the results."""
+        """Return a handler that caches the page for each address and state of the results."""
 
         def answer(request: Request) -> Response:
             snapshot = library.snapshot()
@@ -115,7 +115,7 @@ def create_app(
         return answer
 
     def limit_threads(handler: Handler, limiter: anyio.CapacityLimiter) -> Callable[..., object]:
-        """A slow handler, which takes its threads from a separate limiter."""
+        """Return a caching handler for slow pages, which run on the threads of `limiter`."""
 
         async def answer(request: Request) -> Response:
             return await anyio.to_thread.run_sync(cache_page(handler), request, limiter=limiter)
@@ -177,14 +177,14 @@ class _Trials:
         self._waiting = 0
 
     async def form(self, request: Request) -> Response:
-        """The form; with a text in the address also its rankings, unless a model must be asked."""
+        """Show the form, and the rankings of a query in the address unless they ask a model."""
         values = Parameters(request.query_params)
         if values.text("text", longest=LONGEST) is None:
             return HTMLResponse(trial_page(self._library.snapshot(), self._link, self._systems))
         return await self._queue(partial(self._run, values, ask_models=False))
 
     async def answer(self, request: Request) -> Response:
-        """Run a sent form, which may ask language models."""
+        """Answer a form that was sent by POST; only this may ask language models."""
         try:
             with anyio.fail_after(_FORM_SECONDS):
                 form = await request.form(max_files=0, max_fields=10)
@@ -193,7 +193,7 @@ class _Trials:
         return await self._queue(partial(self._run, Parameters(form), ask_models=True))
 
     async def _queue(self, run: Callable[[], Response]) -> Response:
-        """Run a query when the queries before it have ended."""
+        """Run a query after all earlier ones have ended, and return the page with its outcome."""
         if self._waiting >= _MOST_WAITING:
             raise LimitError(
                 f"{self._waiting} queries are waiting for a system already. Try again later."
@@ -235,7 +235,7 @@ class _Trials:
 
 
 def leaderboard(request: Request, snapshot: Snapshot, link: Link) -> Response | str:
-    """The leaderboard of a suite as a page or as CSV; by default of a suite with results."""
+    """Show a leaderboard as a page or as CSV; without `suite`, that of a suite with results."""
     view = View.of(Parameters(request.query_params), snapshot)
     if not request.url.path.endswith(".csv"):
         return leaderboard_page(snapshot, view, link)
@@ -245,7 +245,7 @@ def leaderboard(request: Request, snapshot: Snapshot, link: Link) -> Response | 
 
 
 def system(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """A system: its figures, settings and cost."""
+    """Show the page of a system: its scores, settings and costs."""
     values = Parameters(request.query_params)
     suite = values.word("suite", snapshot.suites) or snapshot.suite
     name = values.text("system")
@@ -256,12 +256,12 @@ def system(request: Request, snapshot: Snapshot, link: Link) -> str:
 
 
 def audits(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """Leakage audits in the results folder."""
+    """Show the leakage audits of the results folder."""
     return audits_page(snapshot.audits, snapshot.damaged_audits, link)
 
 
 def task(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """A task, one of its queries, or one of its documents."""
+    """Show a task, or one of its queries or documents."""
     name, part, item = _task_address(snapshot, request)
     values = Parameters(request.query_params)
     systems, metric = _find_systems(values, snapshot), values.metric()
@@ -294,12 +294,12 @@ def task(request: Request, snapshot: Snapshot, link: Link) -> str:
 
 
 def _find_systems(values: Parameters, snapshot: Snapshot) -> tuple[str, ...]:
-    """The specs of the systems in an address, which may name them by their labels."""
+    """Return the specs of the systems in an address, which may contain labels instead."""
     return tuple(dict.fromkeys(map(snapshot.find_system, values.texts("system"))))
 
 
 def compare(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """Systems on a task or a suite; `scope` names either, and so do `task` and `suite`."""
+    """Compare systems on the task or suite that the parameter `scope`, `task` or `suite` names."""
     values, allowed = Parameters(request.query_params), [*snapshot.suites, *snapshot.tasks]
     scopes = [values.word(name, allowed) for name in ("scope", "task", "suite")]
     return compare_page(
@@ -312,7 +312,7 @@ def compare(request: Request, snapshot: Snapshot, link: Link) -> str:
 
 
 def answers(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """All answer sets, one of them, or one of its queries."""
+    """Show the list of answer sets, one answer set, or one query of an answer set."""
     values = Parameters(request.query_params)
     task, name, query_id = values.text("task"), values.text("set"), values.text("query")
     if task is None or name is None:
@@ -323,7 +323,7 @@ def answers(request: Request, snapshot: Snapshot, link: Link) -> str:
 
 
 def overlap(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """Scores against the words that queries share with their positives."""
+    """Show a chart of scores by the share of words that queries have in common with positives."""
     values = Parameters(request.query_params)
     return overlap_page(
         snapshot,
@@ -335,15 +335,16 @@ def overlap(request: Request, snapshot: Snapshot, link: Link) -> str:
 
 
 def search(request: Request, snapshot: Snapshot, link: Link) -> str:
-    """Systems, tasks, queries and documents that contain some words."""
+    """Show the systems, tasks, queries and documents that contain the words of a search."""
     words = Parameters(request.query_params).text("q", longest=200) or ""
     return search_page(snapshot, link, words)
 
 
 def plot(request: Request, snapshot: Snapshot, link: Link) -> Response:
-    """A figure; drawing takes some seconds, so pages link to it instead of containing it.
+    """Return a figure as SVG; drawing takes seconds, so pages link to figures.
 
-    A separate process draws it, because the libraries would keep 100 MB of this one.
+    A separate process draws it, because the plotting libraries would keep 100 MB of memory in the
+    server.
     """
     values = Parameters(request.query_params)
     name = check_figure(str(request.path_params["name"]))
@@ -358,7 +359,7 @@ def plot(request: Request, snapshot: Snapshot, link: Link) -> Response:
 
 
 def static(request: Request) -> Response:
-    """A file of the package, by its name alone."""
+    """Return a style sheet, script or image of the package, by file name."""
     name = str(request.path_params["name"])
     if name not in STATIC:
         raise MissingError(f"No file is named {name[:100]!r}.")
@@ -375,9 +376,10 @@ def _status(problem: Exception) -> int:
 
 
 def _task_address(snapshot: Snapshot, request: Request) -> tuple[str, str, str]:
-    """Return the task that a path names, and the query or document of it.
+    """Return the task, the type of item (query, document or empty), and the id in a path.
 
-    Names may hold slashes. Those of an item are escaped, so that its name is the last segment.
+    Names of tasks may contain slashes. In ids slashes are escaped, so an id is always the last
+    segment of the path.
     """
 
     def has_task(name: str) -> bool:
@@ -397,7 +399,7 @@ def _task_address(snapshot: Snapshot, request: Request) -> tuple[str, str, str]:
 
 @asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Make pages on a few threads: more would only share the interpreter and hold memory."""
+    """Limit the threads that make pages: more would only compete for the interpreter and memory."""
     anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
     report_in_one_line(asyncio.get_running_loop())
     yield

@@ -1,9 +1,10 @@
-"""The explorer as files: pages with relative links, to put on any web server or open from disk.
+"""The explorer as static files: pages with relative links, for any web server or to open from disk.
 
-Pages grow with the queries, not with the corpus: a query has one page that shows the first lines
-of every listed document and unfolds more, and one page with the whole texts of its positives.
-Every page is known before the first one is written, so that a link leads to a file or is absent.
-File names come from the ids alone: an address stays the same when the site is written again.
+The number of pages grows with the queries, not with the corpus. Each query has a page with the
+first lines of every listed document, where more can be unfolded, and a page with the full texts of
+its positives. All pages are determined before the first one is written, so that links to missing
+pages are left out. File names depend only on ids: an address stays the same when the site is
+written again.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _TOP = {"index.html", "tasks.html", "about.html", "leaderboard", "task", "compar
 _TOP |= {"static", _MARKER}
 
 Key = tuple[str, ...]
-"""The type of a page, then names and ids."""
+"""What identifies a page: its type, then the names and ids that it is about."""
 
 
 def write_bundle(
@@ -54,9 +55,9 @@ def write_bundle(
 ) -> tuple[int, int]:
     """Write the pages of all stored results into a new or empty folder, or over an earlier bundle.
 
-    Without `texts`, no text of a query or document is in it, nor any text generated from one; ids,
-    ranks, scores and figures are. Nothing is replaced before everything is written. Returns the
-    number of pages, and of bytes in all.
+    Without `texts`, the pages contain no text of a query or document and no generated text, only
+    ids, ranks, scores and figures. An earlier bundle is replaced only after all pages are written.
+    Returns the number of pages and the total size in bytes.
     """
     _check_folder(target := Path(folder))
     snapshot = library.snapshot()
@@ -91,7 +92,7 @@ def _check_folder(folder: Path) -> None:
 
 @dataclass(eq=False)
 class _Site:
-    """The pages of one snapshot, and the folder that they are written to."""
+    """Writes the pages of one snapshot into a folder."""
 
     folder: Path
     snapshot: Snapshot
@@ -134,7 +135,7 @@ class _Site:
         self.pages[("about",)] = partial(about_page, snapshot)
 
     def write(self) -> None:
-        """Write every page, and what pages load."""
+        """Write every page, and the style sheets, scripts and images that pages load."""
         for name in STATIC:
             self._write(f"static/{name}", static_file(name))
         for name, stored in self.results.items():
@@ -145,7 +146,7 @@ class _Site:
         self._write(_MARKER, json.dumps({"pages": self.written}).encode())
 
     def _query(self, name: str, query_id: str, systems: Sequence[str], link: Link) -> str:
-        """The page of a query; that of its positives is written with it."""
+        """Return the page of a query, and write the page of its positives."""
         data = QueryData.read(self.snapshot, name, query_id, systems=systems)
         lexicon = data.scene.lexicon if data.scene else None
         held = [
@@ -161,7 +162,7 @@ class _Site:
         return query_page(data, link)
 
     def _comparisons(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The best systems of every suite, and of every task of the user's own data."""
+        """Yield the name of every suite and local task, with the best systems to compare on it."""
         of_suite = self.snapshot.suite_of
         for suite in self.suites:
             rows = self.snapshot.board(suite, metric=METRIC).rows
@@ -173,7 +174,7 @@ class _Site:
                 yield name, _comparable(list(results), [results])
 
     def _link(self, page: Key) -> Link:
-        """Return a function that makes links relative to a page; None for pages not here."""
+        """Return a function that makes links relative to a page; None for pages not written."""
         page_folder = posixpath.dirname(_path(page))
 
         def link(page: str, **parts: Part) -> str | None:
@@ -183,7 +184,7 @@ class _Site:
         return self.snapshot.library.label(link)
 
     def _target(self, page: str, parts: dict[str, str | Sequence[str]]) -> str | None:
-        """Return the file for an address of the server; None if this site lacks it."""
+        """Return the bundle's file for a page of the server; None if the bundle lacks it."""
         if page == "static":
             return f"static/{parts['name']}"
         if page == "plot":
@@ -205,7 +206,7 @@ class _Site:
         return _path(key) if key in self.pages else None
 
     def _figure(self, name: str, suite: str, theme: str) -> str | None:
-        """Draw a figure when a page first asks for it; None where it cannot be drawn."""
+        """Return the file of a figure, drawn at the first request; None if it cannot be drawn."""
         path = f"plot/{suite}-{theme}-{name}"
         if not (self.folder / path).exists():
             board = self.snapshot.board(suite, metric=METRIC)
@@ -248,9 +249,10 @@ def _safe(*names: str) -> str:
 
 
 def _comparable(systems: Sequence[str], tasks: Sequence[Mapping[str, Result]]) -> tuple[str, ...]:
-    """The first systems that share a task, so that every choice of them can be compared.
+    """Choose the best systems that all have results on one task, so that any two can be compared.
 
-    One system under two texts is taken once.
+    A system that is stored under two specs is chosen once. `systems` are ordered from best to
+    worst.
     """
     chosen: list[str] = []
     for system in systems:

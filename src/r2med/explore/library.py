@@ -1,7 +1,7 @@
 """Data of the pages: stored results and task data, read once and reloaded when files change.
 
-Every request looks for new results and reads only these, so a new result appears on reload. A
-damaged result is listed, and the others are shown.
+Every request looks for new results and reads only those, so a new result appears when a page is
+reloaded. A damaged result is listed as such, and all others are shown.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LEFT_OUT = "This site leaves out the texts of queries and documents. About name
 
 
 class Cache(Generic[T]):
-    """The most recently used values, each made once however many threads ask for it."""
+    """A cache of the most recently used values; threads that need the same value make it once."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -73,7 +73,7 @@ class Cache(Generic[T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key, made if it is missing; nothing is kept of an error."""
+        """Return the value of a key; `make` makes a missing value. Errors are not cached."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -96,7 +96,7 @@ class Cache(Generic[T]):
 
 
 class Names(dict[str, str]):
-    """What every system is called: its label, or its text."""
+    """The display name of every system: its label, or its spec if it has no label."""
 
     def __missing__(self, system: str) -> str:
         return system
@@ -104,28 +104,28 @@ class Names(dict[str, str]):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The results folder at one moment; `state` changes whenever a file of it does."""
+    """The results folder at one moment; `state` changes whenever a file in the folder does."""
 
     library: Library
     results: tuple[Result, ...] = ()
-    """Newest first."""
+    """The stored results, newest first."""
     damaged: Mapping[Path, str] = field(default_factory=dict)
-    """By folder of a result that cannot be read, the problem."""
+    """The folders of results that cannot be read, each with the problem."""
     audits: tuple[StoredAudit, ...] = ()
     damaged_audits: tuple[str, ...] = ()
     state: int = hash(())
     stamps: Mapping[Path, Hashable] = field(default_factory=dict)
-    """By folder of a result, a value that changes whenever it is written again."""
+    """For the folder of each result, a value that changes whenever the result is written again."""
     texts: bool = True
-    """Whether texts of queries and documents may be shown."""
+    """Whether pages may show the texts of queries and documents."""
     public: bool = False
-    """Whether pages are for others, so that none may name a place of this machine."""
+    """Whether the pages are for other people; then they contain no path of this machine."""
 
     _systems: dict[str | None, list[StoredSystem]] = field(default_factory=dict)
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks with a result, registered ones in their published order."""
+        """The tasks that have a result; registered tasks are in their published order."""
         return tuple(in_suite_order(sorted({result.task for result in self.results})))
 
     @cached_property
@@ -135,29 +135,29 @@ class Snapshot:
 
     @cached_property
     def own(self) -> Mapping[str, Path]:
-        """The user's own tasks among the results, each with the folder of its data."""
+        """The local tasks that have results, each with the folder of its data."""
         return ResultSet(self.results, "").local_tasks
 
     @cached_property
     def suites(self) -> Mapping[str, Suite]:
-        """Everything that has a leaderboard: local data with results, then the suites."""
+        """All suites by name, preceded by the local tasks as a suite if they have results."""
         local = [own_suite(self.own)] if self.own else []
         return {suite.name: suite for suite in (*local, *suites())}
 
     def suite_of(self, name: str) -> str | None:
-        """The suite of a task; None for a sample."""
+        """Return the suite of a task; None for a sample of a task."""
         entry = registered_task(name)
         return entry.suite if entry else LOCAL if name in self.own else None
 
     @property
     def suite(self) -> str:
-        """The suite of the newest result, else the user's own data; R2MED without a result."""
+        """The suite to show by default: of the newest result, else local tasks, else R2MED."""
         names = {entry.name for entry in suites()}
         stored = (result.suite for result in self.results if result.suite in names)
         return next(stored, None) or (LOCAL if self.own else "full")
 
     def find_system(self, text: str) -> str:
-        """The spec of a system that is named by its label; other texts unchanged."""
+        """Return the spec of the system that has this label; other texts stay unchanged."""
         if text in self.names:
             return text
         labelled = (system for system, name in self.names.items() if name == text)
@@ -166,12 +166,12 @@ class Snapshot:
     def of_task(
         self, name: str, metric: str | None = None, *, any_version: bool = True
     ) -> dict[str, Result]:
-        """The result of every system on a task, by spec, the best first by nDCG@10.
+        """Return the result of every system on a task, by spec, the best nDCG@10 first.
 
-        Each system has the version that its leaderboard shows. Where that lacks the task, it has
-        another version, or is left out if not `any_version`: what covers several tasks never mixes
-        two versions. Results on other data are left out (the published data counts, else the
-        newest), and those without `metric`.
+        The result is from the version of the system that the leaderboard shows. If that version
+        lacks the task, another version is used, unless `any_version` is false: comparisons over
+        several tasks must not mix versions. Results on other data than the published data (or else
+        the newest) and results without `metric` are left out.
         """
         on_task = [result for result in self.results if result.task == name]
         if not on_task:
@@ -189,7 +189,7 @@ class Snapshot:
         return {result.system: result for result in ranked}
 
     def version_notices(self, results: Iterable[Result]) -> list[str]:
-        """A sentence for each other stored version of the systems of some results."""
+        """Return a sentence per stored version of the same systems that is not in `results`."""
         by_key: dict[str, list[Result]] = {}
         for result in results:
             by_key.setdefault(result.system_key, []).append(result)
@@ -208,7 +208,7 @@ class Snapshot:
         return notices
 
     def unjudged_queries(self, results: Sequence[Result]) -> list[str]:
-        """The queries without judgements that all of these results on one task have ranked."""
+        """Return the unjudged queries that all of these results on one task have ranked."""
         if not results or all(
             result.summary.queries <= result.summary.judged_queries for result in results
         ):
@@ -223,7 +223,7 @@ class Snapshot:
         ]
 
     def systems(self, suite: str | None) -> list[StoredSystem]:
-        """The systems with results of a suite, None for local tasks."""
+        """Return the systems with results in a suite; `suite` None means the local tasks."""
         if suite not in self._systems:
             of_suite = [result for result in self.results if result.suite == suite]
             tasks = {result.task for result in of_suite}
@@ -231,9 +231,9 @@ class Snapshot:
         return self._systems[suite]
 
     def board(self, suite: str, **choice: Any) -> Leaderboard:
-        """The leaderboard of a suite over these results; `choice` is as in `leaderboard`.
+        """Return the leaderboard of a suite; `choice` are arguments of `leaderboard`.
 
-        Of a large board, only the best rows have intervals, costs and tests.
+        In a large leaderboard, only the best rows have intervals, costs and tests.
         """
         choice = {name: value for name, value in choice.items() if value}
         sources: Any = {
@@ -250,7 +250,10 @@ class Snapshot:
         )
 
     def data_of(self, name: str, results: Mapping[str, Result]) -> tuple[Task | None, str]:
-        """The data that results were made on, and why texts are not shown (empty if they are)."""
+        """Return the task and the reason why its texts are not shown (empty if they are shown).
+
+        The task is None if its data is not here or is not the data that the results were made on.
+        """
         try:
             task = self.library.task(name)
         except R2MedError as problem:
@@ -264,7 +267,7 @@ class Snapshot:
 
 
 class Library:
-    """A results folder and the data of its tasks; every method may be called by many threads."""
+    """A results folder and the data of its tasks; all methods are thread-safe."""
 
     def __init__(
         self,
@@ -306,7 +309,7 @@ class Library:
         self._searchers: Cache[Bm25Searcher] = Cache(_SEARCHERS)
 
     def snapshot(self) -> Snapshot:
-        """The results as they are now."""
+        """Return the present results; the same snapshot as before if no file has changed."""
         with self._lock:
             times = folder_times(self.folder)
             other_stamps = self._other_stamps()
@@ -333,14 +336,14 @@ class Library:
             return self._current
 
     def label(self, link: Link) -> Link:
-        """Return links that name the added judgements on every page, if there are any."""
+        """Return links that show added judgements on every page; `link` if there are none."""
         if self.judgements == BENCHMARK:
             return link
         names = added_judgements(self.snapshot().results)
         return LabelledLink(link, names or f"{BENCHMARK} + {self.judgements}")
 
     def _rescore(self, content: FolderContent) -> Iterator[Result]:
-        """Measure the results with added judgements; stored scores stay as they are."""
+        """Return the results with scores from added judgements; stored scores stay unchanged."""
         from r2med.judge.rescore import rescore_results
 
         root = None if self.root is None else Path(self.root)
@@ -350,7 +353,7 @@ class Library:
         return map(name_local_task, rescored)
 
     def _reuse(self, content: FolderContent) -> Iterator[Result]:
-        """Yield the results; unchanged ones keep the tables that earlier pages have read."""
+        """Yield the results; unchanged ones are those of the last snapshot, with their tables."""
         before = self._current
         earlier = {result.folder: result for result in before.results}
         for result in content.results:
@@ -373,11 +376,11 @@ class Library:
         return tuple(map(_stamp, (*audits, *data, *added, *answers)))
 
     def knows(self, name: str) -> bool:
-        """Whether a name is a registered task or a local task with a known folder."""
+        """Return whether a name is a registered task, or a local task whose folder is known."""
         return self._folder(name) is not None or registered_task(name) is not None
 
     def task(self, name: str) -> Task:
-        """The data of a registered task, or of a folder that is named or that results record."""
+        """Return the data of a registered or local task; MissingError if it is not here."""
         folder, stored = self._folder(name), self._current.results
         if not self.has_data(name) and registered_task(name) is None:
             if any(result.task == name and result.suite == SAMPLE for result in stored):
@@ -397,16 +400,16 @@ class Library:
         )
 
     def has_data(self, name: str) -> bool:
-        """Whether a task's texts are here; its files are looked for, not read."""
+        """Return whether the files of a task are here, without reading them."""
         folder = self._place(name)
         return folder is not None and folder.is_dir()
 
     def scene(self, task: Task) -> Scene:
-        """The terms of a task's corpus and queries; some seconds for a full task, then kept."""
+        """Return the terms of a task's corpus and queries: slow at first, then cached."""
         return self._scenes.get(task.hash, lambda: _trim_memory(Scene(task)))
 
     def diagnosis(self, result: Result, task: Task, results: Sequence[Result]) -> TaskDiagnosis:
-        """Why a result misses positives of its task, cached for the next page."""
+        """Return why a result misses positives of its task; the diagnosis is cached."""
         key = (result.folder, result.created, task.hash)
         ranking = Ranking(result.system, self.ranked_run(result), result)
         scene = self.scene(task)
@@ -419,31 +422,31 @@ class Library:
         return self._overlaps.get(task.hash, lambda: _query_overlaps(self.scene(task)))
 
     def prepare_searcher(self, retriever: Bm25Retriever, task: Task) -> Bm25Searcher:
-        """The index of a task's corpus, kept for the next document."""
+        """Return the BM25 index of a task's corpus; the index is cached."""
         key = (retriever, task.hash)
         return self._searchers.get(key, lambda: _trim_memory(retriever.prepare(task)))
 
     def ranked_run(self, result: Result) -> Run:
-        """The lists of a result in the order in which they were measured."""
+        """Return the ranked lists of a result, in the order in which they were scored."""
         key = (result.folder, result.record.files.get(RUN_FILE))
         return self._runs.get(key, lambda: replace(result).ranked)
 
     def _place(self, name: str) -> Path | None:
-        """Return the folder for the data of a task; it may not exist."""
+        """Return the folder where the data of a task belongs, even if it does not exist."""
         entry, folder = registered_task(name), self._folder(name)
         if entry is None:
             return split_selection(str(folder))[0] if folder else None
         return Path(self.root) / name if self.root else data_folder(entry)
 
     def _folder(self, name: str) -> Path | None:
-        """Return the folder of a local task: the one named at the start, else the recorded one."""
+        """Return the folder of a local task: named at the start, else recorded in its results."""
         return self._own.get(name) or self._current.own.get(name)
 
 
 def _describe_version(
     name: str, results: Sequence[Result], version: Version, alternative: Version
 ) -> str:
-    """A notice that `alternative` is stored for the tasks of a version's results too."""
+    """Return a notice that `alternative` is stored for the tasks of `results` but is not shown."""
     tasks = [result.task for result in results]
     listed = ", ".join(tasks[:3]) + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
     same_data = alternative.result(tasks[0], results[0].data)
@@ -456,7 +459,7 @@ def _describe_version(
 
 
 def _trim_memory(value: T) -> T:
-    """Return a large value after giving the memory used to make it back to the system."""
+    """Return the value unchanged, after giving unused memory back to the operating system."""
     pa.default_memory_pool().release_unused()
     release_memory()
     return value
@@ -465,7 +468,7 @@ def _trim_memory(value: T) -> T:
 def check_systems(
     systems: Sequence[str], stored: Mapping[str, object], most: int, where: str = "here"
 ) -> None:
-    """Refuse more systems than fit side by side, and those that have no result."""
+    """Raise an error for more than `most` systems, or for a system without a stored result."""
     if len(systems) > most:
         raise UsageError(f"{len(systems)} systems are chosen, expected at most {most}.")
     for system in systems:
@@ -476,7 +479,7 @@ def check_systems(
 
 
 def task_words(name: str) -> str:
-    """The name of a task with its suite, because tasks of two suites can have the same label."""
+    """Return the name of a task with its suite, because tasks of two suites can share a label."""
     entry = registered_task(name)
     return f"{entry.source} ({entry.suite})" if entry else name
 

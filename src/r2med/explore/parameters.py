@@ -23,14 +23,14 @@ class Parameters:
         self._values = values
 
     def text(self, name: str, *, longest: int = _LONGEST_VALUE) -> str | None:
-        """A text without control characters; None if it is absent or empty."""
+        """Return a parameter as text without control characters; None if it is absent or empty."""
         values = self.texts(name, longest=longest)
         if len(values) > 1:
             raise UsageError(f"{name} is given {len(values)} times, expected once.")
         return values[0] if values else None
 
     def texts(self, name: str, *, longest: int = _LONGEST_VALUE) -> tuple[str, ...]:
-        """All values of a parameter that may be repeated, without duplicates."""
+        """Return all values of a parameter that may be repeated, without duplicates."""
         values = [value for value in self._values.getlist(name) if value]
         for value in values:
             if not isinstance(value, str):
@@ -42,14 +42,14 @@ class Parameters:
         return tuple(dict.fromkeys(str(value) for value in values))
 
     def word(self, name: str, allowed: Collection[str]) -> str | None:
-        """One of the allowed words; None if it is absent."""
+        """Return a parameter whose value must be one of the allowed words; None if it is absent."""
         value = self.text(name)
         if value is not None and value not in allowed:
             raise UsageError(f"We don't know the {name} {value[:60]!r}. {nearest(value, allowed)}")
         return value
 
     def words(self, name: str, allowed: Collection[str], *, most: int) -> tuple[str, ...]:
-        """Several of the allowed words."""
+        """Return the values of a repeated parameter: at most `most`, each an allowed word."""
         values = self.texts(name)
         if len(values) > most:
             raise UsageError(f"{name} is given {len(values)} times, expected at most {most}.")
@@ -60,5 +60,5 @@ class Parameters:
         return values
 
     def metric(self) -> str:
-        """The metric to show."""
+        """Return the metric to show."""
         return str(parse_metric(self.text("metric", longest=40) or "ndcg@10"))

@@ -1,4 +1,4 @@
-"""From values to HTML: one environment for the server, the static site and the report.
+"""Renders HTML from templates: one environment for the server, the static site and the report.
 
 Every text is escaped, and control characters become visible marks, so that a document can never
 become markup. Pages have no inline style and no inline script.
@@ -56,16 +56,16 @@ Part = str | Sequence[str] | None
 
 
 class Link(Protocol):
-    """Returns the URL of a page; None if the page does not exist."""
+    """A function that returns the URL of a page; None if the page does not exist."""
 
     def __call__(self, page: str, **parts: Part) -> str | None:
-        """The address of a page with its parameters; those without a value are left out."""
+        """Return the address of a page; parameters without a value are left out."""
         ...
 
 
 @dataclass(frozen=True)
 class LabelledLink:
-    """Links of pages with added judgements, and the label of these that every page shows."""
+    """A `Link` for pages with added judgements; every page shows the label `judgements`."""
 
     link: Link
     judgements: str
@@ -76,7 +76,7 @@ class LabelledLink:
 
 
 def link_below(root_path: str = "") -> Link:
-    """Return the function that gives addresses of a server below a path."""
+    """Return a function that makes addresses of a server below a root path."""
 
     def link(page: str, **parts: Part) -> str | None:
         return root_path + server_link(page, **parts)
@@ -100,12 +100,12 @@ def server_link(page: str, **parts: Part) -> str:
 
 
 def render(template: str, link: Link, **values: Any) -> str:
-    """Render a page; `title` names it, and `page` the current part of the navigation."""
+    """Render a page from a template; `values` include `title`, and `page`, its navigation entry."""
     return str(_environment().get_template(template).render(link=link, **values))
 
 
 def static_file(name: str) -> bytes:
-    """The content of a file that pages load."""
+    """Return the content of a style sheet, script or image that pages load."""
     return (files("r2med.explore") / "static" / name).read_bytes()
 
 
@@ -144,12 +144,12 @@ def _environment() -> jinja2.Environment:
 
 
 def _neutralise(value: Any) -> Any:
-    """Neutralise a text of unknown origin; markup was made here and stays."""
+    """Make control characters in a text visible; `Markup` and other values stay unchanged."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def points(value: float | None, digits: int = 1) -> str:
-    """A score of 0 to 1, times 100; a dash if it is missing."""
+    """Format a score of 0 to 1 as points (times 100); a dash if it is missing."""
     return format_points(value, digits)
 
 
@@ -159,7 +159,7 @@ def sentence(text: str) -> str:
 
 
 def format_signed(value: float | None, digits: int = 1) -> str:
-    """A difference of two scores, times 100, with a real minus sign."""
+    """Format a difference of two scores in points (times 100), with a real minus sign."""
     return "" if value is None else format_difference(value, digits).replace("-", "−")
 
 
@@ -177,7 +177,7 @@ def inline_code(text: str) -> Markup:
 
 
 def anchor(document_id: str) -> str:
-    """Return the place of a document on a page of several."""
+    """Return the HTML id of a document on a page that shows several documents."""
     return f"d-{hashlib.sha256(document_id.encode()).hexdigest()[:12]}"
 
 
@@ -185,7 +185,7 @@ _JOINT = re.compile(r"([/|+:,\[\]_-]+)")
 
 
 def breakable(text: str) -> Markup:
-    """A name that may be broken after its joints, so that long ones fit a narrow screen."""
+    """Return a name as HTML that may wrap after punctuation, so that it fits a narrow screen."""
     parts = [str(escape(part)) for part in _JOINT.split(visible(text))]
     return Markup(
         "".join(f"{part}<wbr>" if _JOINT.fullmatch(part) else part for part in parts if part)
@@ -198,7 +198,7 @@ _STEPS = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5)
 
 @dataclass(frozen=True)
 class Axis:
-    """A horizontal axis in percent of its cell; its ends are inside, so that no dot is cut."""
+    """A horizontal axis in percent of its cell, with margins so that no dot is cut."""
 
     low: float
     high: float
@@ -206,7 +206,7 @@ class Axis:
 
     @classmethod
     def around(cls, means: Sequence[float], scores: Iterable[NDArray[np.float64]] = ()) -> Axis:
-        """An axis that reaches from the ten points below to the ten points above all values."""
+        """Return an axis around all values and intervals; its ends are multiples of 10 points."""
         intervals = [mean_interval(values) for values in scores]
         values = [*means, *(end for i in intervals for end in (i.low, i.high))]
         low, high = min(values, default=0.0), max(values, default=1.0)
@@ -214,19 +214,19 @@ class Axis:
 
     @classmethod
     def around_zero(cls, reach: float) -> Axis:
-        """An axis of differences that reaches equally far to both sides."""
+        """Return an axis of differences from `-reach` to `reach`, with zero in the middle."""
         step = next(step for step in _STEPS if 3 * step >= reach or step == _STEPS[-1])
         end = step * ceil(reach / step - 1e-9)
         return cls(-end, end)
 
     def at(self, value: float) -> float:
-        """Where a value is drawn, in percent of the width."""
+        """Return the position of a value, in percent of the width."""
         share = (value - self.low) / (self.high - self.low)
         return round(self._edge + (100 - 2 * self._edge) * share, 2)
 
     @property
     def ticks(self) -> list[tuple[float, int]]:
-        """Positions in percent with their numbers, × 100."""
+        """Return ticks: the position in percent, and the value in points (times 100)."""
         if self.low < 0:
             step = next(step for step in _STEPS if 3 * step >= self.high or step == _STEPS[-1])
         else:
@@ -238,7 +238,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar of a plot, in pixels, and its meaning."""
+    """A bar of a plot: position and size in pixels, and its tooltip."""
 
     x: float
     y: float
@@ -246,5 +246,5 @@ class Bar:
     height: float
     text: str
     side: str = ""
-    """won, lost or even, where the bar is a difference."""
+    """If the bar shows a difference: won, lost or even."""
     query_id: str = ""

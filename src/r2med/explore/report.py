@@ -1,6 +1,6 @@
-"""One file with all measurements, their certainty and their settings: `r2med report`.
+"""Writes one HTML file with all scores, intervals, tests and settings: `r2med report`.
 
-The page needs nothing else: its style and figures are inside it, it runs no script, and it prints.
+The file needs no other file: it contains its style and figures, runs no script, and can be printed.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def report_page(
     texts: bool = False,
     tell: Warn = log_warning,
 ) -> str:
-    """Return the report of stored results as one HTML file.
+    """Return the report of stored results as one HTML page.
 
-    Without `systems` all that have results in the folder `results`, without `task` all tasks; the
-    first system is the one that the others are compared with. The report tells no folder of this
-    machine, and the first query and document as models saw them only with `texts`.
+    Without `systems`, it contains all systems with results in the folder `results`; without `task`,
+    all tasks. The other systems are compared with the first one. The report contains no folder of
+    this machine. It quotes the first query and document that each model saw only with `texts`.
     """
     name = str(parse_metric(metric))
     selected = _select_results(systems, task, Path(results), tell)
@@ -90,7 +90,7 @@ def report_page(
 def _select_results(
     systems: Sequence[str], task: str | None, folder: Path, tell: Warn
 ) -> list[Result]:
-    """The results to report, systems in the order in which they are named.
+    """Return the results to report, in the order in which `systems` names them.
 
     All stored versions of a system are reported, each as a separate row.
     """
@@ -118,7 +118,7 @@ def _select_results(
 
 
 def _sheet(board: Leaderboard, results: Sequence[Result], link: Link) -> dict[str, Any]:
-    """The part of a report about one suite, or about the user's own data."""
+    """Return the template values for the part of a report about one suite or the local tasks."""
     view = View(board.suite.name, board.metric, origin="measured")
     by_system: dict[str, list[Result]] = {}
     for result in results:
@@ -140,14 +140,14 @@ def _sheet(board: Leaderboard, results: Sequence[Result], link: Link) -> dict[st
 
 
 def _verdicts_on_last(comparison: Comparison) -> list[Verdict]:
-    """The verdicts on every system against the last one, the baseline."""
+    """Return the verdicts on every system compared with the last one, which is the baseline."""
     last = len(comparison.systems) - 1
     pairs = zip(comparison.pairs, comparison.verdicts, strict=True)
     return [verdict for pair, verdict in pairs if pair.b == last]
 
 
 def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Comparison | None:
-    """Compare the systems that ran on the same data as the first one with it; None if none did."""
+    """Compare the first system with all others that ran on the same data; None if none did."""
     data = {key: {result.data for result in results} for key, results in by_system.items()}
     shared = next(iter(data.values()))
     [baseline, *compared] = [key for key in by_system if data[key] >= shared]
@@ -162,7 +162,7 @@ def _versus(by_system: Mapping[str, Sequence[Result]], metric: str) -> Compariso
 
 
 def _embedding(boards: Mapping[str, Leaderboard]) -> Link:
-    """Addresses inside the file: figures are drawn into it, and no other page exists."""
+    """Return links for a single file: figures become data URLs, and all other pages None."""
 
     @cache
     def drawn(name: str, suite: str, theme: str) -> str | None:

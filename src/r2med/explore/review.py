@@ -53,13 +53,13 @@ class ReviewSession:
     store: ReviewStore
     reviewer: str
     texts: Callable[[Pair], Mapping[str, str]]
-    """From a pair to its texts: query, passage, answer, reasoning."""
+    """A function that returns the texts of a pair: query, passage, answer, reasoning."""
     title: str
     guard: threading.Lock = field(default_factory=threading.Lock)
 
     @cached_property
     def order(self) -> list[Pair]:
-        """The queue in this reviewer's order."""
+        """The pairs of the queue, in an order that differs between reviewers."""
         return self.queue.order(self.reviewer)
 
     def next_pair(self) -> Pair | None:
@@ -84,14 +84,14 @@ class ReviewSession:
 
     @property
     def is_labelling(self) -> bool:
-        """Whether this person has begun to label the queue and has pairs left."""
+        """Whether this reviewer has begun to label the queue and has pairs left."""
         return bool(self.store.decisions(self.reviewer)) and self.next_pair() is not None
 
     def disagreements(self) -> list[Pair]:
-        """Return the pairs to settle.
+        """Return the pairs on which reviewers disagree, for this reviewer to settle.
 
-        A person who is labelling the queue gets only pairs that they labelled themselves, because
-        the page shows the labels of others.
+        A reviewer who is still labelling gets only pairs that they have labelled, because the page
+        shows the labels of the other reviewers.
         """
         open_pairs = self.store.disagreements()
         if not self.is_labelling:
@@ -100,7 +100,7 @@ class ReviewSession:
         return [pair for pair in open_pairs if pair in labelled]
 
     def _settled_unseen(self, decided: Mapping[Pair, Decision]) -> set[Pair]:
-        """Return pairs that this person settled without a label: they know those of others."""
+        """Return pairs that this reviewer settled without labelling: they saw others' labels."""
         return {
             pair
             for pair, settlement in self.store.settled_decisions().items()
@@ -110,7 +110,7 @@ class ReviewSession:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a reviewer has come."""
+    """The progress of a reviewer in the queue."""
 
     done: int
     total: int
@@ -166,7 +166,7 @@ def create_review_app(session: ReviewSession) -> Starlette:
 
 
 def split_matches(query: str, passage: str) -> list[str]:
-    """Split a passage at words shared with the query; every second part is such a word."""
+    """Split a passage at words shared with the query, which have odd indices in the list."""
     words = {word for word in _WORD.findall(query.lower()) if word not in _COMMON}
     parts, last = [], 0
     for match in _WORD.finditer(passage):
@@ -177,7 +177,7 @@ def split_matches(query: str, passage: str) -> list[str]:
 
 
 def _decide(session: ReviewSession, values: Parameters) -> Response:
-    """Store a label, a skip or an undo, and show the next pair."""
+    """Store a label, a skip or an undo, and redirect to the next pair."""
     action = values.word("action", ("label", "skip", "undo")) or "label"
     marks = "?marks=1" if values.text("marks") else ""
     with session.guard:

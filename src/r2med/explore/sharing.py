@@ -1,6 +1,6 @@
-"""Results as pages for others may show them: without texts, without folders of this machine.
+"""Removes texts and local folders from results, for pages that other people read.
 
-A report is mailed and a bundle is put on a web server, so neither may tell where files are on this
+Reports are mailed and bundles are put on web servers. Neither may show where files are on this
 machine, and neither contains a query or document unless the user asks for texts.
 """
 
@@ -26,7 +26,7 @@ V = TypeVar("V")
 
 
 def name_local_task(result: Result) -> Result:
-    """Rename the task of a result if local data has the name of a registered task."""
+    """Return the result, with its task renamed if a local task has the name of a registered one."""
     name = local_name(result.task) if result.suite is None else result.task
     if name == result.task:
         return result
@@ -36,12 +36,12 @@ def name_local_task(result: Result) -> Result:
 
 
 def local_name(task: str) -> str:
-    """Return the name of a task of local data, distinct from every registered task."""
+    """Return a name for a local task that differs from all names of registered tasks."""
     return f"{LOCAL}/{task}" if registered_task(task) else task
 
 
 def hide_folders(results: Iterable[Result]) -> list[Result]:
-    """Return the results with specs that name files without their folders."""
+    """Return all results, with the folders removed from the file names in their specs."""
     hidden = []
     for result in results:
         specs = (result.system, *result.summary.other_specs)
@@ -70,8 +70,8 @@ def without_folders(text: str) -> str:
 def shareable(value: V, *, texts: bool) -> V:
     """Return recorded settings or facts without folders, and without texts unless `texts`.
 
-    Facts quote the first query and document as a model saw them; these are all fields whose names
-    begin with `first`, and no other long text is kept.
+    Texts are the fields whose names begin with `first`, which quote the first query and document as
+    a model saw them. Other long values are replaced with their length.
     """
     shared: Any = value
     if isinstance(value, Mapping):

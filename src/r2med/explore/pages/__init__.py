@@ -1,1 +1,1 @@
-"""One module per page: its content as plain values, and the HTML of it."""
+"""The pages of the explorer: each module prepares the content of a page and renders the HTML."""

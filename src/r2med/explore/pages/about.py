@@ -1,4 +1,4 @@
-"""Pages about the explorer itself: labels and licences, evaluations, audits, refusals."""
+"""Pages besides results: labels and licences, running evaluations, leakage audits, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def message_page(status: int, problem: str, link: Link) -> str:
 
 
 def about_page(snapshot: Snapshot, link: Link) -> str:
-    """Versions, licences, labels."""
+    """Return the page of versions, licences and the meaning of labels."""
     folder = snapshot.library.folder
     return render(
         "about.html",
@@ -49,7 +49,7 @@ def about_page(snapshot: Snapshot, link: Link) -> str:
 
 
 def audits_page(audits: Sequence[StoredAudit], damaged: Sequence[str], link: Link) -> str:
-    """Stored leakage audits, newest first, each with its strongest findings."""
+    """Return the page of stored leakage audits, newest first, each with its strongest findings."""
     verdicts = Counter(audit.verdict for audit in audits)
     sets = plural(len({audit.training for audit in audits}), "training set")
     outcomes = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
@@ -68,7 +68,7 @@ def audits_page(audits: Sequence[StoredAudit], damaged: Sequence[str], link: Lin
 
 
 def running_page(statuses: Sequence[Status], snapshot: Snapshot, link: Link) -> str:
-    """Evaluations in this results folder, the newest first."""
+    """Return the page of evaluations in this results folder, newest first."""
     return render(
         "running.html",
         link,
@@ -99,7 +99,7 @@ def _progress(statuses: Sequence[Status]) -> str:
 
 
 def _time_left(seconds: float | None) -> str:
-    """A rough time, as a person would say it."""
+    """Return the time left, rounded, in words; empty if it is unknown."""
     if seconds is None:
         return ""
     return plural(max(1, round(seconds / 60)), "minute") if seconds > 90 else f"{seconds:.0f} s"

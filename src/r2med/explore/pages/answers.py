@@ -49,39 +49,39 @@ class ShownAnswer:
     f1: float
     segments: Sequence[AnswerPiece]
     invented: Sequence[int]
-    """Cited numbers that no passage has."""
+    """Numbers that the answer cites although no passage has them."""
     passages: Sequence[ShownPassage]
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerSetData:
-    """A stored set as pages read it."""
+    """A stored answer set, with the values that pages need."""
 
     answer_set: AnswerSet
 
     @cached_property
     def answers(self) -> list[StoredAnswer]:
-        """All answers."""
+        """All answers of the set."""
         return list(self.answer_set.answers().values())
 
     @cached_property
     def judged(self) -> Mapping[tuple[str, str], Correctness]:
-        """Correctness by query and answer, where a judge graded."""
+        """The correctness of graded answers, by query and answer."""
         return judged_correctness(find_grades(self.answer_set, None))
 
     @cached_property
     def query_ids(self) -> list[str]:
-        """Queries in the order in which they were asked."""
+        """The ids of queries in the order in which they were asked."""
         return list(dict.fromkeys(answer.query_id for answer in self.answers))
 
     @cached_property
     def systems(self) -> list[str]:
-        """Systems whose passages were shown."""
+        """The systems whose passages were shown to the model."""
         return list(dict.fromkeys(answer.system for answer in self.answers if answer.system))
 
 
 def answers_page(snapshot: Snapshot, link: Link) -> str:
-    """All answer sets: scores of models and systems by condition, task by task."""
+    """Return the page of all answer sets: scores of models and systems by condition, per task."""
     folder = snapshot.library.folder
     problems: list[str] = []
     sets = AnswerStore(folder, warn=problems.append).sets()
@@ -108,7 +108,7 @@ def answers_page(snapshot: Snapshot, link: Link) -> str:
 
 
 def answer_set_page(snapshot: Snapshot, link: Link, task: str, name: str) -> str:
-    """One answer set: conditions, relation to retrieval, and its queries."""
+    """Return the page of an answer set: scores by condition, relation to retrieval, and queries."""
     data = AnswerSetData(_find_set(snapshot, task, name))
     description = data.answer_set.description
     report, problem = None, ""
@@ -143,7 +143,7 @@ def answer_set_page(snapshot: Snapshot, link: Link, task: str, name: str) -> str
 def answer_query_page(
     snapshot: Snapshot, link: Link, task: str, name: str, query_id: str, system: str | None
 ) -> str:
-    """The four conditions of one query side by side, with passages and citations."""
+    """Return the page of a query: answers under four conditions, passages and citations."""
     data = AnswerSetData(_find_set(snapshot, task, name))
     if query_id not in data.query_ids:
         raise MissingError(f"{name} on {task} has no answer to query {query_id[:100]!r}.")
@@ -207,7 +207,7 @@ class _Passages:
 def _read_passages(
     snapshot: Snapshot, answer_set: AnswerSet, answers: Sequence[StoredAnswer]
 ) -> tuple[_Passages | None, str]:
-    """Return all shown passages of a query; None and why where the data is gone or has changed."""
+    """Return all shown passages of a query, or None and the reason why they cannot be read."""
     try:
         task = snapshot.library.task(answer_set.description.task)
     except R2MedError as problem:
@@ -265,7 +265,7 @@ def _sentence(shown_answers: Sequence[ShownAnswer], llm: str) -> str:
 
 
 def _describe_scores(report: AnswerReport) -> str:
-    """Say how far the best system gets from floor to ceiling; without these, its score."""
+    """Describe how far the best system gets from floor to ceiling; without both, its score."""
     sentence = summarise(report)
     best = max((row for row in report.rows if row.system), key=lambda row: row.score, default=None)
     if sentence or best is None:
@@ -288,7 +288,7 @@ def _arms(data: AnswerSetData) -> list[tuple[Condition, str]]:
 def _query_rows(
     data: AnswerSetData,
 ) -> list[tuple[str, str, list[tuple[Correctness | None, float] | None]]]:
-    """Return id, question and the outcome of the first sample under every arm, by query."""
+    """Return for each query its id, its question and the first sample's outcome under every arm."""
     by_key = {
         (answer.query_id, answer.condition, answer.system): (
             find_correctness(answer, data.judged),

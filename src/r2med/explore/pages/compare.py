@@ -1,4 +1,4 @@
-"""Two systems query by query, or more as a grid: who is better, by how much, and is that real?"""
+"""The comparison of two systems query by query, or of more systems as a grid, with tests."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _TOP = 10
 def compare_page(
     snapshot: Snapshot, link: Link, *, scope: str, systems: Sequence[str], metric: str
 ) -> str:
-    """Systems on a task, or on the tasks of a suite that all of them ran on.
+    """Return the comparison of systems on a task, or on all tasks of a suite that they share.
 
-    Without two systems it shows what can be chosen.
+    With fewer than two systems, the page lists the systems to choose from.
     """
     is_suite = scope in snapshot.suites
     tasks = [name for name in snapshot.tasks if scope in (name, snapshot.suite_of(name))]
@@ -116,7 +116,7 @@ def decide_pair(
 ) -> Verdict:
     """Return the verdict on two systems, corrected over all pairs that are stored for the scope.
 
-    The correction is the one of the leaderboard, so that both pages agree.
+    The leaderboard makes the same correction, so both pages agree.
     """
     [verdict] = comparison.verdicts
     choice = {} if scope in snapshot.suites else {"task": scope}
@@ -131,9 +131,10 @@ def decide_pair(
 
 
 def _find_significant_rows(rows: Sequence[TaskDifference], verdict: Verdict) -> list[bool]:
-    """Whether each row of a pair's table is significant.
+    """Return whether the difference in each row of a pair's table is significant.
 
-    A row that is the comparison itself, a mean or the only task, follows the verdict of the page.
+    The row of the mean, or of the only task, follows the verdict of the page; all other rows have
+    separate tests.
     """
     return [
         verdict.is_significant
@@ -144,7 +145,7 @@ def _find_significant_rows(rows: Sequence[TaskDifference], verdict: Verdict) -> 
 
 
 def describe_grid(comparison: Comparison) -> str:
-    """Say which of several systems has the highest mean, and how many pairs differ."""
+    """Describe which of several systems has the highest mean, and how many pairs differ."""
     systems, verdicts = comparison.systems, comparison.verdicts
     mean, best = max(zip(comparison.means, systems, strict=True), key=lambda pair: pair[0])
     significant = sum(verdict.is_significant for verdict in verdicts)
@@ -155,7 +156,7 @@ def describe_grid(comparison: Comparison) -> str:
 
 
 def _verdicts_by_cell(comparison: Comparison) -> dict[tuple[int, int], tuple[float, Verdict]]:
-    """By row and column of the grid: row minus column, and the verdict on the pair."""
+    """For each row and column of the grid, return row minus column, and the verdict on the pair."""
     cells = {}
     for pair, verdict in zip(comparison.pairs, comparison.verdicts, strict=True):
         cells[pair.a, pair.b] = verdict.difference.difference, verdict
@@ -164,9 +165,9 @@ def _verdicts_by_cell(comparison: Comparison) -> dict[tuple[int, int], tuple[flo
 
 
 def _plots(comparison: Comparison) -> dict[str, Any]:
-    """One panel of bars per task, the most lost at the left, and the axis of the intervals.
+    """Return the plots: per task a panel with one bar per query, and an axis for the intervals.
 
-    All panels are on one scale.
+    Bars are sorted from the largest loss to the largest gain; all panels share one scale.
     """
     lines = comparison.pairs[0].lines
     ends = [(line.difference.interval.low, line.difference.interval.high) for line in lines]
@@ -207,9 +208,9 @@ def _plots(comparison: Comparison) -> dict[str, Any]:
 def _contrasts(
     snapshot: Snapshot, name: str, results: Sequence[Result], scores: Sequence[QueryScores]
 ) -> list[dict[str, Any]]:
-    """Return rows for judged queries with scores, and for unjudged queries without.
+    """Return a row per query; rows of unjudged queries have no scores.
 
-    `common` are the documents that all systems have among their first ten.
+    `common` is the number of documents that all systems have among their first ten.
     """
     task, missing = snapshot.data_of(name, {result.system: result for result in results})
     texts = dict(task.queries.items()) if task and not missing else {}

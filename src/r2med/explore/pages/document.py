@@ -1,4 +1,4 @@
-"""One document: its whole text with the words that a query shares, its ranks, its score by term."""
+"""The page of a document: its text with the words of a query marked, its ranks, its term scores."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Positive:
 
     document_id: str
     segments: Sequence[Segment]
-    """Its text; empty if texts are left out."""
+    """The text of the document; empty if texts are left out."""
     ranks: Sequence[tuple[str, int | None]]
-    """By system its rank; None if it is not listed."""
+    """The rank of the document under each system; None if the system does not list it."""
 
 
 def positives_page(
     snapshot: Snapshot, link: Link, name: str, query_id: str, document_ids: Sequence[str]
 ) -> str:
-    """Return one page with the positives of a query, for a site that has no page for each."""
+    """Return one page with all positives of a query, for bundles without a page per document."""
     stored = snapshot.of_task(name)
     task, missing = snapshot.data_of(name, stored)
     if task is None:

@@ -1,4 +1,4 @@
-"""The leaderboard: who leads, by how much, and is it significant; and its figures as SVG."""
+"""The page of a leaderboard, with a headline about significance, and its figures as SVG."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class View:
     kind: str | None = None
     family: str | None = None
     origin: str | None = None
-    """published, later or measured; None is all."""
+    """Show only rows of this origin: published, later or measured; None shows all."""
     source: str | None = None
-    """The work that prints a figure."""
+    """Show only the rows with figures from this work."""
     clean: str | None = None
-    """yes: tasks that overlap with declared training data are left out."""
+    """With "yes", leave out the tasks that overlap with declared training data."""
     search: str | None = None
     sort: str = "mean"
-    """mean, system, gain, or the name of a task."""
+    """The column to sort by: mean, system, gain, or the name of a task."""
     order: str = "down"
     rows: str | None = None
-    """all: every row is shown, however many."""
+    """With "all", show every row, even if there are many."""
     baseline: str | None = None
-    """The measured system that shades compare with; None compares the rows of each task."""
+    """The measured system that cells are coloured against; None colours each task separately."""
 
     @classmethod
     def of(cls, values: Parameters, snapshot: Snapshot) -> View:
@@ -87,7 +87,7 @@ class View:
         return {name: None if value == plain else value for name, (value, plain) in values.items()}
 
     def board(self, snapshot: Snapshot) -> Leaderboard:
-        """The leaderboard that this is a view of."""
+        """Return the leaderboard of this view, before `shown_board` filters and sorts its rows."""
         return snapshot.board(
             self.suite,
             metric=self.metric,
@@ -98,15 +98,15 @@ class View:
 
 
 Bracket = tuple[int, bool, bool, bool]
-"""One letter's line in one row: its position, whether it goes on above and below, and whether
-the row belongs to the group."""
+"""A piece of the line that joins rows of one letter: its x position, whether it continues above,
+whether it continues below, and whether the row has the letter."""
 
 
 def leaderboard_page(snapshot: Snapshot, view: View, link: Link, *, inline: bool = False) -> str:
-    """The page of one view of a leaderboard.
+    """Return the page of one view of a leaderboard.
 
-    The overlap chart reads the data of all tasks, which takes long for a large suite: a browser
-    loads it afterwards, unless it is to be `inline`.
+    The overlap chart reads the data of all tasks, which takes long for a large suite. By default
+    the browser loads it later; with `inline` it is part of the page.
     """
     board = view.board(snapshot)
     return render(
@@ -129,7 +129,7 @@ def leaderboard_page(snapshot: Snapshot, view: View, link: Link, *, inline: bool
 
 
 def next_steps(board: Leaderboard, link: Link) -> list[tuple[str, str, str]]:
-    """Return where to go from here: an address, the question it answers, and its content."""
+    """Return links to further pages: an address, the question it answers, and its content."""
     steps = []
     systems = chart_systems(board)
     # Several versions of a system are rows of one spec; the pages show the first of them.
@@ -151,7 +151,7 @@ def next_steps(board: Leaderboard, link: Link) -> list[tuple[str, str, str]]:
 
 
 def _has_overlap(snapshot: Snapshot, board: Leaderboard) -> bool:
-    """Whether two systems were measured on a task whose data is here."""
+    """Return whether two systems were measured on a task whose data is here."""
     has_data = any(snapshot.library.has_data(task.name) for task in board.tasks)
     return has_data and chart_systems(board) is not None
 
@@ -232,7 +232,7 @@ def _describe_skipped(board: Leaderboard) -> str:
 
 
 def _shade_of(board: Leaderboard, task: str, baseline: str | None) -> Callable[[float | None], str]:
-    """Return the function from a score on a task to the class of its shade."""
+    """Return a function from a score on a task to the CSS class that shades its cell."""
     values = [row.values[task] for row in board.rows if task in row.values]
     low, high = min(values, default=0.0), max(values, default=1.0)
     rows = [row for row in board.rows if row.system == baseline and row.origin == "measured"]
@@ -252,7 +252,7 @@ def _shade_of(board: Leaderboard, task: str, baseline: str | None) -> Callable[[
 
 
 def headline(board: Leaderboard) -> str:
-    """Who leads, how sure that is, and among how many."""
+    """Return the headline: the best system, how certain that is, and the number of systems."""
     ranked = [row for row in board.rows if row.mean is not None]
     if not ranked:
         return _describe_incomplete(board)
@@ -280,14 +280,14 @@ def _describe_incomplete(board: Leaderboard) -> str:
 
 
 def with_interval(row: Standing) -> str:
-    """A row's mean in words."""
+    """Return the mean of a row with its 95 % interval, as text."""
     sure = row.interval
     doubt = f" (95 % interval {points(sure.low)} to {points(sure.high)})" if sure else ""
     return f"{points(row.mean)}{doubt}"
 
 
 def _level_with(best: Standing, ranked: Sequence[Standing]) -> str:
-    """Describe which systems do not differ significantly from the first one."""
+    """Describe which systems do not differ significantly from the best one."""
     lettered = [row for row in ranked if row.letters]
     if best.letters and len(lettered) > 1:
         rivals = [row for row in lettered if row is not best]
@@ -328,7 +328,7 @@ def _describe_winner(tested: Sequence[Standing], certainty: str) -> str:
 
 
 def shown_board(board: Leaderboard, view: View) -> Leaderboard:
-    """The board with the rows that a view keeps, in its order; rows without a value come last."""
+    """Filter and sort the rows of a board by a view; rows without a value come last."""
     words = (view.search or "").lower().split()
     rows = [
         row
@@ -351,7 +351,7 @@ def shown_board(board: Leaderboard, view: View) -> Leaderboard:
 
 
 def _brackets(rows: Sequence[Standing]) -> list[dict[int, Bracket]]:
-    """Return for each letter the lines beside the rows that share it, by row index."""
+    """Return for each letter the line beside the rows that share it, as pieces by row index."""
     brackets: list[dict[int, Bracket]] = []
     for letter in sorted({letter for row in rows for letter in row.letters}):
         indices = [index for index, row in enumerate(rows) if letter in row.letters]

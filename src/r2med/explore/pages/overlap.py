@@ -1,4 +1,4 @@
-"""Does a system understand, or match words? Scores against the words shared with the positives."""
+"""The chart of scores by the share of words that queries have in common with their positives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHIFT, _LABEL = 4, 16
 
 @dataclass(frozen=True)
 class Group:
-    """Queries of similar overlap under one system; all numbers are 0 to 1."""
+    """A group of queries with similar overlap: mean overlap and mean score of a system, 0 to 1."""
 
     overlap: float
     score: float
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True)
 class OverlapChart:
-    """Two systems over groups of queries, from the fewest shared words to the most."""
+    """The scores of two systems on groups of queries, from fewest to most shared words."""
 
     names: tuple[str, str]
     queries: int
@@ -45,7 +45,7 @@ class OverlapChart:
 
     @property
     def sentence(self) -> str:
-        """Both systems on the queries that share fewest and most words."""
+        """Describe both systems on the queries that share fewest and most words, with scores."""
         first, second = (groups[0].score for groups in self.groups)
         a, b = self.names
         low, high = (self.groups[0][index].overlap for index in (0, -1))
@@ -69,35 +69,38 @@ class OverlapChart:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The overlap at the left and right edge."""
+        """The values of overlap at the left and right edge."""
         values = [group.overlap for groups in self.groups for group in groups]
         low, high = min(values), max(values)
         margin = max(0.02, 0.08 * (high - low))
         return max(0.0, low - margin), min(1.0, high + margin)
 
     def x(self, overlap: float) -> float:
-        """Where an overlap is drawn."""
+        """Return the x coordinate of an overlap."""
         low, high = self.limits
         left, right, *_ = self.frame
         return round(left + (right - left) * (overlap - low) / (high - low), 1)
 
     def y(self, score: float) -> float:
-        """Where a score is drawn."""
+        """Return the y coordinate of a score."""
         *_, top, bottom = self.frame
         return round(bottom - (bottom - top) * score, 1)
 
     def path(self, system: int) -> str:
-        """The line through the groups of a system, as points of a polyline."""
+        """Return the line through the groups of a system, as points of an SVG polyline."""
         return " ".join(
             f"{self.point_x(group, system)},{self.y(group.score)}" for group in self.groups[system]
         )
 
     def point_x(self, group: Group, system: int) -> float:
-        """Where a group of a system is drawn, beside the same group of the other system."""
+        """Return the x coordinate of a group, shifted aside from that of the other system."""
         return round(self.x(group.overlap) + (_SHIFT if system else -_SHIFT), 1)
 
     def end_labels(self, system: int) -> list[tuple[float, float, float]]:
-        """Return positions and scores of the first and last group, away from the other system."""
+        """Return x, y and score of the labels of a system's first and last group.
+
+        The labels are placed so that they do not cover the other system.
+        """
         labels = []
         for index in (0, -1):
             group, rival = self.groups[system][index], self.groups[1 - system][index]
@@ -109,7 +112,7 @@ class OverlapChart:
 
     @property
     def x_ticks(self) -> list[tuple[float, int]]:
-        """Round percentages on the horizontal axis."""
+        """Ticks of the horizontal axis: x coordinates with percentages."""
         low, high = self.limits
         step = 5 if high - low < 0.35 else 10 if high - low < 0.7 else 20
         first = -(-int(100 * low) // step) * step
@@ -117,12 +120,15 @@ class OverlapChart:
 
     @property
     def y_ticks(self) -> list[tuple[float, int]]:
-        """Scores on the vertical axis."""
+        """Ticks of the vertical axis: y coordinates with scores."""
         return [(self.y(tick / 100), tick) for tick in (0, 25, 50, 75, 100)]
 
 
 def chart_systems(board: Leaderboard, system: str | None = None) -> tuple[str, str] | None:
-    """Choose what to draw: a system, or the best measured one, against bm25 or the next best."""
+    """Choose two systems to draw; None if fewer than two are measured.
+
+    The first is `system`, or the best measured one. The second is bm25, or the best of the others.
+    """
     measured = [row.system for row in board.rows if row.origin == "measured" and row.results]
     if not measured:
         return None
@@ -136,7 +142,7 @@ def chart_systems(board: Leaderboard, system: str | None = None) -> tuple[str, s
 def overlap_chart(
     snapshot: Snapshot, board: Leaderboard, systems: tuple[str, str]
 ) -> OverlapChart | None:
-    """Group the judged queries of all tasks with data here; None if they are too few."""
+    """Return the chart over the judged queries of all tasks with data here; None if too few."""
     values: list[tuple[float, float, float]] = []
     tasks = 0
     for task in board.tasks:
@@ -169,7 +175,7 @@ def overlap_chart(
 def overlap_figure(
     snapshot: Snapshot, board: Leaderboard, link: Link, system: str | None = None
 ) -> Markup:
-    """Draw the chart as HTML that goes into a page; empty if there is nothing to draw."""
+    """Return the chart as HTML to insert into a page; empty if there is nothing to draw."""
     systems = chart_systems(board, system)
     chart = overlap_chart(snapshot, board, systems) if systems else None
     if chart is None:

@@ -1,4 +1,4 @@
-"""One query under some systems: the query, each ranking, the ranks of positives, and why."""
+"""The page of a query: its text, the ranking of each system, the ranks of positives, and causes."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ _FIRST_WORDS = 60
 
 
 class Excerpt(NamedTuple):
-    """A document on the page of a query."""
+    """The text of a document on the page of a query, with matching words marked."""
 
     head: Sequence[Segment]
     folded: Sequence[Segment]
-    """Shown on demand."""
+    """The part of the text that a reader can unfold."""
     cut: int
-    """Characters that only the page of the document shows."""
+    """The number of characters that are left out here; the page of the document shows them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,16 +75,16 @@ class QueryColumn:
     open: Sequence[str]
     """Causes that the diagnosis could not check."""
     other_ranks: Mapping[str, int]
-    """The ranks of documents in the system that it is compared with."""
+    """The ranks of documents under the system that this column is compared with."""
     expansion: Expansion | None
     searched: Mapping[str, float]
-    """The share of the expanded query's terms that each positive has."""
+    """For each positive, the share of the expanded query's terms that it contains."""
     stages: Sequence[tuple[str, float | None]]
-    """Parts that are systems themselves, with their scores if they have results."""
+    """The stages that are systems themselves, with their scores; None without a result."""
     rerank_answers: Sequence[RerankAnswer]
     limits: TextLimits
     is_lexical: bool
-    """Whether an expanded query was searched for by its words alone."""
+    """Whether only bm25 retrieves, so that an expanded query is matched by its words alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class QueryData:
     order: str
     depth: int
     stored: Mapping[str, Result]
-    """All results on the task, by system."""
+    """All stored results on the task, by system."""
     chosen: Mapping[str, Result]
     """The results of `systems`."""
     data: Task | None
@@ -109,7 +109,7 @@ class QueryData:
     scores: Sequence[float | None]
     """The scores of `systems`; None for a query that is not scored."""
     compared: Mapping[str, Result]
-    """The results that the page compares: see `_choose_compared`."""
+    """The results whose scores the page lists: see `_choose_compared`."""
     compared_scores: Mapping[str, float | None]
     """The score of every compared system on this query; None if it has no score."""
     position: int
@@ -117,9 +117,9 @@ class QueryData:
     previous: str | None
     next: str | None
     lists: Mapping[str, Sequence[tuple[str, float]]]
-    """By system its documents with scores."""
+    """For each system, its ranked documents with their scores."""
     ranks: Mapping[str, Mapping[str, int]]
-    """By system the ranks of its documents."""
+    """For each system, the rank of every document that it lists."""
     scene: Scene | None
 
     @classmethod
@@ -134,7 +134,7 @@ class QueryData:
         order: str = "difficulty",
         depth: int = TOP,
     ) -> QueryData:
-        """Read the data of a query's page; without `systems`, that of the best two."""
+        """Read the data for the page of a query; without `systems`, for the best two systems."""
         if task not in snapshot.tasks:
             raise MissingError(
                 f"No result of {task} is stored.\nRun a system: r2med eval bm25 --task {task}"
@@ -185,7 +185,7 @@ class QueryData:
 
     @property
     def texts(self) -> Task | None:
-        """The task, if its texts are shown."""
+        """The task if its texts are shown, else None."""
         return None if self.missing else self.data
 
     @property
@@ -195,7 +195,7 @@ class QueryData:
 
     @property
     def origin(self) -> Hashable:
-        """All inputs of the lists, used as their cache key."""
+        """The inputs of the ranked lists on the page, as the cache key of their HTML."""
         used = {str(part) for system in self.chosen for part in members_of(parse(system))}
         rerankings = (stored.record.reranking for stored in self.chosen.values())
         used |= {stored.first for stored in rerankings if stored} | self.chosen.keys()
@@ -210,7 +210,7 @@ class QueryData:
 
     @cached_property
     def positives(self) -> list[tuple[str, list[int | None]]]:
-        """Every positive with its rank in each system, the best placed first."""
+        """Every positive with its rank under each system; the best ranked positive comes first."""
         names = [name for name, grade in self.judged.items() if grade > 0]
         rows = [(name, [ranks.get(name) for ranks in self.ranks.values()]) for name in names]
         never = 1 << 30
@@ -218,7 +218,7 @@ class QueryData:
 
     @cached_property
     def columns(self) -> list[QueryColumn]:
-        """One column per system, compared with the first; the first is compared with the second."""
+        """One column per system, compared with the first system (the first with the second)."""
         columns = []
         for index, (system, result) in enumerate(self.chosen.items()):
             expansion = None
@@ -255,7 +255,11 @@ class QueryData:
         return columns
 
     def _diagnose(self, system: str, result: Result) -> TaskDiagnosis | None:
-        """Diagnose this query alone; a bundle, which shows every query, diagnoses the task once."""
+        """Diagnose this query; None without data or positives.
+
+        A bundle shows every query, so it diagnoses the whole task once and reads this query from
+        it.
+        """
         if self.data is None or not self.positives:
             return None
         library, results = self.snapshot.library, self.snapshot.results
@@ -269,7 +273,7 @@ class QueryData:
         )
 
     def _read_rerank_answers(self, result: Result) -> list[RerankAnswer]:
-        """What reranking models thought and answered; empty where texts are not shown."""
+        """Read the reasoning and the answers of reranking models; empty if texts are not shown."""
         if self.texts is None:
             return []
         return [
@@ -280,7 +284,7 @@ class QueryData:
 
     @cached_property
     def documents(self) -> dict[str, dict[str, Excerpt]]:
-        """By system the excerpts of its documents, with the words marked that it searched with."""
+        """For each system, return excerpts of its documents with the words of its search marked."""
         if self.scene is None or self.texts is None:
             return {}
         lexicon = self.scene.lexicon
@@ -314,7 +318,7 @@ class QueryData:
 
     @cached_property
     def query_pieces(self) -> Sequence[Segment]:
-        """The text of the query, with the words marked that a relevant document shares."""
+        """The text of the query; words that a relevant document contains are marked."""
         if self.scene is None or self.texts is None:
             return ()
         lexicon = self.scene.lexicon
@@ -322,12 +326,12 @@ class QueryData:
         return lexicon.mark([self.scene.task.query(self.query_id).strip()], relevant)[0]
 
     def first_words(self, name: str) -> str:
-        """The beginning of a document; empty if texts are not shown."""
+        """Return the beginning of a document's text; empty if texts are not shown."""
         text = self.scene.lexicon.text(name) if self.scene and self.texts is not None else None
         return snippet(text or "", _FIRST_WORDS)
 
     def unread(self, name: str, limit: int | None) -> int:
-        """Words of a document that a model with this limit certainly did not read."""
+        """Return how many words of a document a model with this limit certainly did not read."""
         text = self.scene.lexicon.text(name) if self.scene and limit else None
         return max(0, len(text.split()) - (limit or 0)) if text else 0
 
@@ -335,7 +339,7 @@ class QueryData:
 def _choose_compared(
     stored: Mapping[str, Result], chosen: Mapping[str, Result]
 ) -> dict[str, Result]:
-    """The best stored systems, as many as a page can show, the chosen ones and their parts."""
+    """Choose the results to compare: of the best systems, the chosen ones, and their stages."""
     parts = {str(part) for system in chosen for part in members_of(parse(system))}
     needed = {*list(stored)[:DETAILED_ROWS], *parts, *chosen}
     return {system: result for system, result in stored.items() if system in needed}
@@ -344,7 +348,7 @@ def _choose_compared(
 def _scores_of(
     query_id: str, queries: Sequence[QueryScores], systems: int
 ) -> tuple[float | None, ...]:
-    """The score of a query under every system; None for a query that is not scored."""
+    """Return the score of a query under every system; None if the query is not scored."""
     scores = (entry.scores for entry in queries if entry.query_id == query_id)
     return next(scores, (None,) * systems)
 
@@ -381,7 +385,7 @@ def query_page(data: QueryData, link: Link, *, scope: str | None = None) -> str:
 
 
 def _order_names(data: QueryData) -> dict[str, str]:
-    """What each order is called on the page of these systems."""
+    """Return the title of each order of queries, with the names of the two systems."""
     first, second = (data.snapshot.names[system] for system in (*data.systems, "B")[:2])
     return {
         "difficulty": "hardest",
@@ -393,7 +397,7 @@ def _order_names(data: QueryData) -> dict[str, str]:
 
 
 def _lists(data: QueryData, link: Link) -> Markup:
-    """The larger part of the page, made from `data.origin` alone."""
+    """Return the HTML of the ranked lists; it depends on `data.origin` alone and can be cached."""
     query_fields = dict.fromkeys(("texts", "answers", "body_systems", "reasonings"), "")
     if data.texts is not None:
         queries = data.texts.queries
@@ -421,7 +425,7 @@ def _lists(data: QueryData, link: Link) -> Markup:
 
 
 def answer(data: QueryData) -> str:
-    """Say in a sentence with numbers how the query went under each system, and why."""
+    """Describe in a sentence with numbers how each system did on the query, and why."""
     if not data.is_judged:
         return (
             "This query has no judgements, so it is not scored. The lists show what each system "
@@ -455,7 +459,7 @@ def answer(data: QueryData) -> str:
 
 
 def _split_excerpt(segments: Sequence[Segment]) -> tuple[Sequence[Segment], Sequence[Segment]]:
-    """Split pieces at the first space after the length of an excerpt."""
+    """Split segments into an excerpt and the rest, at a space after the excerpt's length."""
     length = 0
     for index, segment in enumerate(segments):
         if length + len(segment.text) >= _EXCERPT and not segment.weight:

@@ -1,4 +1,4 @@
-"""Search: systems, tasks, queries and documents by words or ids."""
+"""The search page: finds systems, tasks, queries and documents by words or ids."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SearchHit:
 
     name: str
     segments: Sequence[Segment]
-    """The text around the first match, with the words that were searched for marked."""
+    """The text around the first match; the words of the search are marked."""
     address: str | None
     task: str = ""
 
@@ -85,7 +85,7 @@ def _tasks(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> list[SearchH
 
 
 def _texts(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> dict[str, list[SearchHit]]:
-    """Look through the texts of tasks with results whose data is here."""
+    """Search the queries and documents of the tasks that have results and data here."""
     queries: list[SearchHit] = []
     documents: list[SearchHit] = []
     for name in snapshot.tasks:
@@ -112,7 +112,7 @@ def _texts(snapshot: Snapshot, link: Link, terms: Sequence[str]) -> dict[str, li
 
 
 def _excerpt(text: str, terms: Sequence[str]) -> list[Segment]:
-    """The part of a text that begins shortly before the first match, in segments."""
+    """Return the part of a text that begins shortly before the first match, in marked segments."""
     flat = " ".join(text.split())
     pattern = re.compile("|".join(map(re.escape, terms)), re.IGNORECASE)
     first = pattern.search(flat)
@@ -126,7 +126,7 @@ def _excerpt(text: str, terms: Sequence[str]) -> list[Segment]:
 
 
 def _rows(ids: pa.LargeStringArray, texts: pa.LargeStringArray, terms: Sequence[str]) -> list[int]:
-    """Rows whose id is the words, then rows whose text contains all of them; at most a page."""
+    """Return rows whose id is the search text, then rows with all terms; at most `_MOST`."""
     by_id = pc.equal(pc.utf8_lower(ids), " ".join(terms))
     by_text = pc.match_substring(texts, terms[0], ignore_case=True)
     for word in terms[1:]:

@@ -1,4 +1,4 @@
-"""One system: the origin of its figures, protocols, misses, settings and costs."""
+"""The page of a system: its scores and their origin, protocols, misses, settings and costs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def _diagnose_tasks(
 ) -> dict[str, TaskDiagnosis]:
     """Diagnose a system on the small tasks whose data is here.
 
-    Large tasks take seconds each; their own pages show them.
+    Large tasks are left out because each takes seconds; the pages of these tasks show the
+    diagnosis.
     """
     diagnoses = {}
     for name in tasks:
@@ -107,7 +108,7 @@ def _diagnose_tasks(
 
 
 def _count_missed(name: str, diagnoses: Collection[TaskDiagnosis]) -> MissedPositives | None:
-    """Count missed positives by cause over all diagnosed tasks."""
+    """Count missed positives by cause over all diagnosed tasks; None if they have no positives."""
     positives = sum(diagnosis.positives for diagnosis in diagnoses)
     if not positives:
         return None
@@ -119,7 +120,7 @@ def _count_missed(name: str, diagnoses: Collection[TaskDiagnosis]) -> MissedPosi
 
 
 def _worst_tasks(diagnoses: Mapping[str, TaskDiagnosis]) -> list[tuple[str, str]]:
-    """The tasks with the largest share of missed positives, each with its counts."""
+    """Return the tasks with the largest share of missed positives, each with its counts."""
     missed = {task: sum(diagnosis.causes.values()) for task, diagnosis in diagnoses.items()}
     shares = {task: missed[task] / diagnoses[task].positives for task in missed if missed[task]}
     worst = sorted(shares, key=shares.__getitem__, reverse=True)[:_WORST]
@@ -130,7 +131,7 @@ def _worst_tasks(diagnoses: Mapping[str, TaskDiagnosis]) -> list[tuple[str, str]
 
 
 def _answer(name: str, rows: list[Standing], board: Leaderboard, results: int) -> str:
-    """Its mean and rank, and whether it was measured here."""
+    """Return the sentence that gives a system's means and ranks, and who measured each."""
     if not rows:
         return f"{plural(results, 'task')} measured here; no mean without the others."
     ranked = sum(row.mean is not None for row in board.rows)

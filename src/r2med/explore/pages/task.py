@@ -1,4 +1,4 @@
-"""A task: its data, the systems that ran on it, all its queries and why some fail."""
+"""The pages of tasks: all tasks as cards; one task with its data, systems, queries and misses."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _CARD_DOTS = 200
 
 
 Counted = tuple[Sequence[tuple[str, str]], Sequence[Mapping[str, Any]]]
-"""What texts and judgements of a task decide, a second of work for a full one: the rows of its
-profile, and histograms of lengths."""
+"""The rows of a task's profile, and histograms of the lengths of its texts. For a full task,
+counting takes a second."""
 
 
 #: By name the orders of the table of queries, each with its title.
@@ -57,9 +57,9 @@ class QueryRow:
     query_id: str
     text: str
     score: float
-    """The mean over the systems on the page, or the score of the chosen one."""
+    """The score of the chosen system; if none is chosen, the mean over the systems shown."""
     dots: Sequence[tuple[str, float]]
-    """By system its score, the best system first."""
+    """The systems on the page with their scores on the query, the best system first."""
     cause: str | None
     """Why the chosen or the best system misses positives; None if it misses none."""
 
@@ -74,12 +74,12 @@ class MissedPositives:
 
     @property
     def missed(self) -> int:
-        """Positives that are not among the first ten."""
+        """The number of positives that are not among the first ten documents."""
         return sum(self.causes.values())
 
     @property
     def sentence(self) -> str:
-        """The counts in words."""
+        """A sentence with the number of missed positives and the causes."""
         if not self.missed:
             return f"{self.name} misses none of {plural(self.positives, 'positive')}."
         counts = ", ".join(f"{CAUSES[name].title} {count}" for name, count in self.causes.items())
@@ -89,7 +89,7 @@ class MissedPositives:
 
     @property
     def bars(self) -> list[tuple[str, str, int, float, float]]:
-        """By cause its title, count, and the left edge and width of its bar in percent."""
+        """For each cause, the title and count, and the left edge and width of its bar (%)."""
         bars, left = [], 0.0
         for name, count in self.causes.items():
             width = 100 * count / self.missed
@@ -111,7 +111,7 @@ def task_page(
 ) -> str:
     """Return the page of a task with all its queries, by `system` or by all stored systems.
 
-    `cause` and `find` choose queries: those that miss a positive for this cause, and those that
+    `cause` shows only the queries that miss a positive for this cause; `find` shows only those that
     contain these words.
     """
     entry, results = registered_task(name), snapshot.of_task(name, metric)
@@ -177,7 +177,7 @@ def task_page(
 
 
 def _choose_systems(ranked: Sequence[Result], focus: str | None) -> list[Result]:
-    """The best systems, as many as a page can show, and the one in focus."""
+    """Choose the results of the best systems that a page has room for, and of `focus`."""
     return [
         result
         for rank, result in enumerate(ranked)
@@ -188,7 +188,7 @@ def _choose_systems(ranked: Sequence[Result], focus: str | None) -> list[Result]
 def _diagnosis(
     snapshot: Snapshot, task: Task | None, results: Mapping[str, Result], system: str | None
 ) -> TaskDiagnosis | None:
-    """Diagnose one system; None if the judgements are not here."""
+    """Diagnose one system; None without a system or without judgements here."""
     if task is None or system is None or not len(task.judgements):
         return None
     return snapshot.library.diagnosis(results[system], task, snapshot.results)
@@ -222,7 +222,7 @@ def _query_rows(
 def _unjudged_rows(
     snapshot: Snapshot, systems: Sequence[Result], task: Task | None
 ) -> list[tuple[str, str]]:
-    """Queries without judgements and the beginning of their texts."""
+    """Return the ids of unjudged queries with the beginning of their texts."""
     texts = dict(task.queries.items()) if task else {}
     return [
         (query_id, snippet(texts.get(query_id) or "", _EXCERPT))
@@ -261,21 +261,20 @@ class TaskCard:
     description: str
     counts: str
     best: str
-    """The best system; the best published one if nothing is stored."""
+    """The name of the best system; of the best published one if no result is stored."""
     score: float | None
     is_published: bool
     address: str | None
     systems: int
     """How many systems have a score."""
     dots: Sequence[tuple[str, float]]
-    """By system its score, the best ones only, the best first; those of published figures if
-    nothing is stored."""
+    """The best systems with their scores, best first; published figures if no result is stored."""
     baseline: float | None
-    """The score of bm25 among them; None if it is the best itself or has no score."""
+    """The score of bm25, to mark it among the dots; None if bm25 is the best or has no score."""
 
 
 def tasks_page(snapshot: Snapshot, link: Link) -> str:
-    """Every task as a card, the suites with results first."""
+    """Return the page of all tasks as cards; suites with results come first."""
     stored = {name: snapshot.of_task(name, METRIC) for name in snapshot.tasks}
     local = [name for name in stored if registered_task(name) is None]
     groups: list[tuple[str, str, list[TaskCard]]] = []
@@ -327,7 +326,7 @@ def _stored_dots(snapshot: Snapshot, results: Mapping[str, Result]) -> list[tupl
 
 
 def _describe_size(results: Mapping[str, Result], counts: Mapping[str, int]) -> str:
-    """Queries and documents of stored results, else of the manifest; empty if unknown."""
+    """Return the number of queries and documents as text; empty if unknown."""
     newest = next(iter(results.values()), None)
     if newest is not None:
         queries, documents = newest.record.task.judged_queries, newest.record.task.documents
@@ -365,7 +364,7 @@ def _task_card(
 
 
 def _describe_tasks(groups: Sequence[tuple[str, str, Sequence[TaskCard]]]) -> str:
-    """Say how many tasks have results here, and which of them is hardest."""
+    """Describe how many tasks have results here, and which of them is hardest."""
     measured = [
         card for *_, cards in groups for card in cards if card.dots and not card.is_published
     ]
@@ -414,7 +413,10 @@ def _answer(
 
 
 def _count(task: Task) -> Counted:
-    """The longest hundredth of the texts falls into the last step of a histogram."""
+    """Return the profile of a task and histograms of the lengths of its texts.
+
+    The last bar of a histogram contains all texts longer than 99 % of the others.
+    """
     from r2med.nano.profiles import data_profile
     from r2med.report.profiles import data_rows
 
@@ -448,7 +450,7 @@ def _histogram(
     span: str,
     scale: int = 1,
 ) -> list[Bar]:
-    """Count values in twenty steps; a count above zero is at least one pixel high."""
+    """Return the bars of a histogram with twenty steps; a bar above zero has at least one pixel."""
     counts, edges = np.histogram(values, bins=_BINS, range=ends)
     bars = []
     for index, (count, sides) in enumerate(zip(counts.tolist(), pairwise(edges), strict=True)):

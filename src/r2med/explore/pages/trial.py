@@ -1,4 +1,4 @@
-"""Try it: a typed query through one system stage by stage, or through two systems side by side."""
+"""The page `Try it`: a typed query in one system stage by stage, or in two systems side by side."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EXAMPLES = (
 
 @dataclass(frozen=True)
 class Request:
-    """The request of a visitor; every field is part of the address."""
+    """A query that a visitor typed, and the systems to run; every field is part of the address."""
 
     text: str = ""
     task: str = ""
@@ -40,20 +40,20 @@ class Request:
 
 @dataclass(frozen=True)
 class RankedDocument:
-    """A document in a column."""
+    """A retrieved document in a column of the page."""
 
     document_id: str
     score: float
     other_rank: int | None
-    """Its rank in the column that this one is compared with; None if it is not there."""
+    """The rank of the document in the compared column; None if it is missing there."""
     segments: Sequence[Segment]
     label: str = ""
-    """Its judgement; empty if the text is not a query of the task."""
+    """The judgement of the document; empty if the typed text is not a query of the task."""
 
 
 @dataclass(frozen=True)
 class StageColumn:
-    """One ranking of the page: of a stage, or of one of two systems."""
+    """A column of the page: the ranking of one stage, or of one of two systems."""
 
     title: str
     is_compared: bool
@@ -63,12 +63,12 @@ class StageColumn:
 
 @dataclass(frozen=True)
 class Example:
-    """A typed query to begin with."""
+    """A suggested query that a visitor can run with one click."""
 
     text: str
     task: str
     systems: str
-    """The names of the systems that it compares."""
+    """The names of the systems that the example compares."""
     address: str | None
 
 
@@ -79,7 +79,7 @@ class Outcome:
     trials: Mapping[str, Tried] = field(default_factory=dict)
     problem: str = ""
     needs_form: bool = False
-    """Whether a language model would be asked, which only a sent form may do."""
+    """Whether the request would ask a language model, so that the visitor must send the form."""
 
 
 def choices(snapshot: Snapshot, extra_systems: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -144,7 +144,7 @@ def trial_page(
 
 
 def _example_links(snapshot: Snapshot, link: Link, tasks: Mapping[str, str]) -> list[Example]:
-    """Return queries to begin with: bm25 beside the best system that asks no model."""
+    """Return suggested queries that compare bm25 with the best system that asks no model."""
     links = []
     for text, task in _EXAMPLES:
         if task not in tasks:
@@ -165,7 +165,7 @@ def _example_links(snapshot: Snapshot, link: Link, tasks: Mapping[str, str]) -> 
 
 
 def _known_query(snapshot: Snapshot, request: Request) -> str | None:
-    """The query of the task that was typed, if it is one."""
+    """Return the id of the query whose text was typed; None if the task has no such query."""
     queries = snapshot.library.task(request.task).queries
     typed = " ".join(request.text.split())
     return next(
@@ -174,7 +174,7 @@ def _known_query(snapshot: Snapshot, request: Request) -> str | None:
 
 
 def _answer(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -> str:
-    """Say what each system ranks first, and how long it took."""
+    """Describe which document each system ranks first, and how long the search took."""
     count = plural(len(snapshot.library.task(request.task).corpus.document_ids), "document")
     sentences = []
     for system, tried in trials.items():
@@ -192,14 +192,14 @@ def _answer(snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]) -
 
 
 def _duration(seconds: float) -> str:
-    """Seconds in words; milliseconds where seconds would read as zero."""
+    """Return a duration as text, in milliseconds if it would round to zero seconds."""
     return f"{seconds:.1f} s" if seconds >= 1 else f"{max(1, round(1000 * seconds))} ms"
 
 
 def _columns(
     snapshot: Snapshot, request: Request, trials: Mapping[str, Tried]
 ) -> list[StageColumn]:
-    """Columns of two systems compared with each other, or of stages with the stage before."""
+    """Return a column per system, or per stage, each compared with the stage before it."""
     scene = snapshot.library.scene(snapshot.library.task(request.task))
     lexicon = scene.lexicon
     query_id = _known_query(snapshot, request)
