@@ -32,14 +32,14 @@ ANSWER_TOKENS = 120
 
 @dataclass(frozen=True)
 class Prompted:
-    """A question as the model is asked it: one sample of one conversation."""
+    """One sample of a question, with the conversation that is sent to the model."""
 
     question: PosedQuestion
     request: ChatRequest
 
     @property
     def key(self) -> AnswerKey:
-        """The key of the stored answer."""
+        """The key under which the answer is stored."""
         question = self.question
         return AnswerKey(
             question.query_id, question.condition, question.system, self.request.sample
@@ -47,13 +47,13 @@ class Prompted:
 
     @property
     def prompt_hash(self) -> str:
-        """Identity of the conversation."""
+        """Hash that identifies the conversation."""
         return hash_messages(self.request.messages)
 
 
 @dataclass(frozen=True)
 class AskingOutcome:
-    """The outcome of asking."""
+    """The answer set after asking, and counts of its new and its earlier answers."""
 
     answers: AnswerSet
     added: int
@@ -63,7 +63,7 @@ class AskingOutcome:
 
 
 def open_answering_model(name: str, remote: Remote, samples: int) -> Chat:
-    """Return the model that answers.
+    """Open the language model that answers the questions.
 
     Raises:
         UsageError: Several samples are asked for at temperature 0.
@@ -102,7 +102,7 @@ def default_name(llm: str, k: int, prompt: AnswerPrompt) -> str:
 
 
 def prompt_questions(questions: Questions, prompt: AnswerPrompt, samples: int) -> list[Prompted]:
-    """Return the conversations of every question, `samples` times each."""
+    """Return the conversation of every question, `samples` times each."""
     prompted = []
     for question in questions.questions:
         passages = None if question.condition == "closed-book" else question.passages
@@ -128,7 +128,7 @@ def find_unanswered(
 
 
 def estimate_answers(chat: Chat, prompted: Sequence[Prompted]) -> RequestEstimate:
-    """Return what asking would use; cached answers are free."""
+    """Return the expected calls, tokens and cost of asking; cached answers are free."""
     return chat.estimate([item.request for item in prompted], length=ANSWER_TOKENS)
 
 

@@ -22,10 +22,10 @@ _LONGEST_RANGE = 20
 
 @dataclass(frozen=True)
 class CitationScores:
-    """Citations of one answer against the judgements; None where a share is undefined."""
+    """Precision and recall of one answer's citations; None if a share is undefined."""
 
     precision: float | None
-    """Cited passages that are relevant / cited numbers; an invented number is a wrong one."""
+    """Cited passages that are relevant / cited numbers; a number without a passage is wrong."""
     recall: float | None
     """Cited passages that are relevant / relevant passages that were shown."""
 
@@ -48,7 +48,7 @@ class AnswerPiece:
 
 
 def split_citations(text: str, passages: int) -> list[AnswerPiece]:
-    """Split an answer at citations of shown passages; a list links to its first passage."""
+    """Split an answer at citations; a citation of several passages gets the first one's number."""
     parts: list[AnswerPiece] = []
     last = 0
     for match in _CITATION.finditer(text):

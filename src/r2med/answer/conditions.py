@@ -55,7 +55,9 @@ class Questions:
     """Queries with an answer, but without a judged positive in the corpus."""
     notices: tuple[str, ...]
     distractors: str
-    """Which documents distract: `judged` not relevant, or only `unjudged` where none is judged."""
+    """`judged` if the distractors were judged not relevant; `unjudged` if the task has no such
+    documents.
+    """
 
 
 def build_questions(
@@ -71,7 +73,7 @@ def build_questions(
     all conditions.
 
     Raises:
-        DataError: No query has both.
+        DataError: No query has both a reference answer and a judged positive.
     """
     texts = query_texts(task)
     judged = task.judgements.by_query()
@@ -149,7 +151,7 @@ class _Builder:
         return self._questions(condition, "", documents_shown, {})
 
     def of_system(self, condition: Condition, ranking: Ranking) -> tuple[list[PosedQuestion], str]:
-        """Return the questions with passages of one run, and a notice about short lists."""
+        """Return questions with passages of one run, and a notice if lists are shorter than k."""
         documents_shown: dict[str, Sequence[str]] = {}
         for query_id in self.query_ids:
             documents = ranking.run.ranked_documents(query_id)
@@ -219,7 +221,7 @@ class _Builder:
 
 
 def _order_positives(scores: Mapping[str, int], in_corpus: Collection[str]) -> list[str]:
-    """Return the positives, the best judged first."""
+    """Return the positives in the corpus, highest score first."""
     positives = [name for name, score in scores.items() if score > 0 and name in in_corpus]
     return sorted(positives, key=lambda name: (-scores[name], name))
 

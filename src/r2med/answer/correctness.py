@@ -66,12 +66,12 @@ _MOST_ABSTAINING_WORDS = 15
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """The scores of one answer; None where a score does not apply."""
+    """The scores of one answer; None if a score does not apply."""
 
     option: float | None
-    """Whether the right option was chosen, for questions with options."""
+    """1.0 if the right option was chosen, else 0.0; None for questions without options."""
     match: float
-    """Whether the normalised final answer equals a reference."""
+    """1.0 if the normalised final answer equals a reference, else 0.0."""
     f1: float
     """Token F1 of the final answer with the best reference."""
     abstained: bool
@@ -108,8 +108,8 @@ def score_answer(
 def final_answer(text: str) -> str:
     r"""Return the final answer in the text of a model, without citation marks.
 
-    It follows `</think>` where a model thinks aloud; then an `<answer>` tag, a `\boxed{}`, or the
-    last line that begins with "Answer:" decides. A text without any of them is the answer.
+    Text up to `</think>` is ignored. Then an `<answer>` tag, a `\boxed{}`, or the last line that
+    begins with "Answer:" gives the answer. Without any of them, all of the text is the answer.
     """
     spoken = _THOUGHT.sub("", text).strip() or text.strip()
     for pattern in (_ANSWER_TAG, _BOXED, _ANSWER_LINE):
@@ -161,8 +161,8 @@ def _f1(tokens: Sequence[str], reference: Sequence[str]) -> float:
 def reference_forms(reference: str, options: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return the wordings of a reference that count as equal.
 
-    These are the reference, the reference without its parentheses, and, where the
-    question has options, the text of the right one.
+    These are the reference, the reference without its parentheses, and, if the question has
+    options, the text of the right option.
     """
     forms = [reference.strip(), _IN_PARENTHESES.sub("", reference).strip()]
     right_option = reference_option(reference, options or {})

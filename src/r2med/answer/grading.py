@@ -37,7 +37,7 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class JudgeCalibration:
-    """A judge of answers against the labels of people, on the answers that both graded."""
+    """How a judge of answers agrees with people, on the answers that both graded."""
 
     judge: str
     answers: int
@@ -65,7 +65,7 @@ class JudgeCalibration:
 
 
 def find_answer_rubric(name: str | None) -> Rubric:
-    """Return the rubric of correctness, or one of the same scale from a TOML file.
+    """Return the package's correctness rubric, or a rubric of that scale from a TOML file.
 
     Raises:
         UsageError: The rubric needs other texts or has another scale.
@@ -87,7 +87,10 @@ def find_answer_rubric(name: str | None) -> Rubric:
 
 
 def open_grades(answers: AnswerSet, panel: Panel) -> JudgementSet:
-    """Return the grades of a panel about an answer set, creating them if necessary."""
+    """Open the stored grades that a panel gave to an answer set; no model is asked.
+
+    A new panel starts with an empty set of grades.
+    """
     description = answers.description
     models = "+".join(chat.llm.name for chat in panel.judges)
     name = "".join(c if c.isalnum() or c in "._=-" else "-" for c in models).strip("-.")[:80]
@@ -107,7 +110,7 @@ def open_grades(answers: AnswerSet, panel: Panel) -> JudgementSet:
 
 
 def find_grades(answers: AnswerSet, judge: str | None) -> JudgementSet | None:
-    """Return the grades by a judge; by default those of the newest judge, None without any.
+    """Return the grades by a judge, by default the newest judge; None if no judge graded.
 
     Raises:
         MissingError: The judge graded no answer of this set.
@@ -162,7 +165,7 @@ def ungraded_items(answers: AnswerSet, grades: JudgementSet) -> list[Item]:
 def estimate_grading(
     answers: AnswerSet, panel: Panel, grades: JudgementSet
 ) -> list[tuple[str, RequestEstimate]]:
-    """Return what grading would use, by judge model."""
+    """Return the expected calls, tokens and cost of grading, by judge model."""
     return panel.estimate(ungraded_items(answers, grades))
 
 
@@ -192,7 +195,7 @@ def judged_correctness(grades: JudgementSet | None) -> dict[Pair, Correctness]:
 
 
 def open_labels(answers: AnswerSet) -> ReviewStore:
-    """Return the labels of people about an answer set."""
+    """Open the stored labels that people gave to an answer set."""
     description = answers.description
     return ReviewStore(answers.folder, description.task, description.suite, warn=answers.warn)
 
@@ -215,7 +218,7 @@ def build_label_queue(
 
 
 def label_texts(answers: AnswerSet) -> Callable[[Pair], Mapping[str, str]]:
-    """Return a function from a pair to the texts that a person sees: never the condition."""
+    """Return a function from a pair to the texts that people see; the condition stays hidden."""
     items = {
         (item.query_id, item.item_id): item.texts
         for item in items_to_grade(list(answers.answers().values()))

@@ -49,7 +49,7 @@ class StoredAnswerSets(Tabular):
 
 @dataclass(frozen=True)
 class BoardRow:
-    """One model with one system on one task, or a condition without a system."""
+    """A leaderboard row: one model on one task, under a condition, with its system if any."""
 
     llm: str
     set: str
@@ -73,7 +73,7 @@ class AnswerBoard(Tabular):
 
     rows: Sequence[BoardRow]
     left_out: Sequence[str]
-    """Sets that cannot be scored, and why."""
+    """Messages about answer sets that cannot be scored."""
 
     is_drawn = True
 
@@ -102,7 +102,7 @@ def describe_answers(answers: AnswerSet) -> AnswerSetRow:
 
 
 def rank_answers(sets: Sequence[AnswerSet], scoring: Scoring = "auto") -> AnswerBoard:
-    """Return a leaderboard of answers; conditions are shown as they are, never mixed."""
+    """Return a leaderboard of answer sets, with a separate row for each condition."""
     rows: list[BoardRow] = []
     left_out: list[str] = []
     for answers in sets:

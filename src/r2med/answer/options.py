@@ -93,7 +93,7 @@ def find_options(question: str) -> dict[str, str]:
 
 
 def reference_option(reference: str, options: Mapping[str, str]) -> str | None:
-    """Return the letter of the right option: the reference is a letter or an option's text."""
+    """Return the letter of the right option; the reference may be its letter or its text."""
     if not options:
         return None
     only_letter = _WHOLE.fullmatch(reference.strip())
@@ -134,7 +134,7 @@ def read_option(text: str, options: Mapping[str, str]) -> str | None:
 def _last_choice(
     wording: re.Pattern[str], text: str, options: Mapping[str, str]
 ) -> tuple[str | None, bool]:
-    """Return the last letter in a wording, and whether the wording decides the text."""
+    """Return the letter in the last match of a wording, and whether the match is decisive."""
     matches = [match for match in wording.finditer(text) if _is_chosen(match, text, options)]
     if not matches:
         return None, False
@@ -157,7 +157,7 @@ def _is_chosen(match: re.Match[str], text: str, options: Mapping[str, str]) -> b
 
 
 def _is_article(match: re.Match[str]) -> bool:
-    """Whether nothing but the word itself marks the letter "A" as an option."""
+    """Whether a matched "A" may be the article: the match has no word such as "option"."""
     return match[0].rstrip().endswith(" A") and "ption" not in match[0] and "hoice" not in match[0]
 
 
@@ -178,7 +178,10 @@ def _line_letters(text: str) -> Iterator[str]:
 
 
 def _option_of_text(text: str, options: Mapping[str, str]) -> str | None:
-    """Return the only option whose text is in a text; the longest of nested ones counts."""
+    """Return the letter of the only option whose wording is in a text, else None.
+
+    An option that is part of a longer option in the text does not count.
+    """
     plain_text = f" {_plain(text)} "
     present = {
         letter: _plain(option)

@@ -43,12 +43,12 @@ class AnswerPrompt:
 
     @property
     def hash(self) -> str:
-        """Identity of the texts; the file's name does not count."""
+        """Hash of the prompt's texts; the file's name is not included."""
         values = {key: value for key, value in asdict(self).items() if key != "name"}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
     def messages(self, question: str, passages: Sequence[str] | None) -> tuple[Message, ...]:
-        """Return the conversation that asks a question; None asks without passages.
+        """Return the conversation that asks a question; without passages if they are None.
 
         Texts are inserted in a single pass, so that braces in a text stay unchanged.
         """
@@ -72,7 +72,7 @@ class AnswerPrompt:
 
 
 def find_prompt(name: str) -> AnswerPrompt:
-    """Return a prompt of the package by name, or the one in a TOML file.
+    """Return a prompt of the package by name, or the prompt in a TOML file by path.
 
     Raises:
         UsageError: No prompt has this name.

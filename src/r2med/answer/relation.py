@@ -29,7 +29,7 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RelationPoint:
-    """One query of one system."""
+    """The retrieval measures and the answer score of one query of one system."""
 
     task: str
     system: str
@@ -37,9 +37,9 @@ class RelationPoint:
     measures: Mapping[str, float]
     score: float
     positives_shown: int
-    """Positives among the passages."""
+    """Number of positives among the passages."""
     positives: int
-    """Judged positives of the query."""
+    """Number of judged positives of the query."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Correlation:
 
     measure: str
     rho: float | None
-    """None where the measure or the score does not vary."""
+    """None if the measure or the score does not vary."""
     interval: Interval | None
 
 
 @dataclass(frozen=True)
 class RightAndWrong:
-    """Right and wrong answers by the positives among the passages, for one system."""
+    """One system's right answers without a positive, and wrong answers with all positives."""
 
     system: str
     points: int
@@ -63,7 +63,7 @@ class RightAndWrong:
     with_all: int
     wrong_with_all: int
     rho: Correlation
-    """Of the best measure, on this system alone."""
+    """Correlation of the best measure with the answers of this system alone."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,14 @@ class Relation:
 
     points: tuple[RelationPoint, ...]
     correlations: tuple[Correlation, ...]
-    """By measure, the best predictor first."""
+    """One correlation per measure, the best predictor first."""
     lead: Interval | None
-    """Interval of the first rho minus the second."""
+    """Interval of the difference between the best and the second rho."""
     systems: tuple[RightAndWrong, ...]
 
     @property
     def best(self) -> Correlation | None:
-        """The measure that predicts answers best; None where nothing varies."""
+        """The correlation of the measure that predicts answers best; None if nothing varies."""
         first = self.correlations[0] if self.correlations else None
         return first if first is not None and first.rho is not None else None
 
@@ -151,7 +151,7 @@ def collect_points(tasks: Mapping[str, Mapping[Arm, ArmScores]]) -> list[Relatio
 
 
 def spearman(first: Column, second: Column) -> Column:
-    """Return Spearman's rho of each row; NaN where a row does not vary."""
+    """Return Spearman's rho between matching rows; NaN if a row does not vary."""
     from scipy.stats import rankdata  # takes longer to import than most commands
 
     ranks = [rankdata(values, axis=-1) for values in (first, second)]
@@ -163,7 +163,7 @@ def spearman(first: Column, second: Column) -> Column:
 
 
 def _draw_points(points: Sequence[RelationPoint]) -> NDArray[np.int64]:
-    """Return resampled point indices: queries are drawn within each task, with all systems.
+    """Return point indices, one row per resample: queries with all systems, drawn within tasks.
 
     All systems answered the same queries, so every resample has as many points as there are.
     """

@@ -60,7 +60,7 @@ class AnswerCost:
 
 @dataclass(frozen=True)
 class ArmComparison:
-    """A paired test of two arms over queries; Holm's correction covers all that are reported."""
+    """A paired test of two arms over queries; `p_holm` is corrected for all reported tests."""
 
     first: str
     second: str
@@ -85,7 +85,7 @@ class TaskFigures:
     rows: tuple[ArmFigures, ...]
     queries: int
     unscored: int
-    """Queries that some arm has no score for."""
+    """Number of queries without a score for at least one arm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +99,7 @@ class AnswerReport(Tabular):
     judge: str | None
     tasks: tuple[TaskFigures, ...]
     pooled: tuple[ArmFigures, ...]
-    """Over several tasks, each counting once; empty for one task."""
+    """Figures over all tasks, with equal weights; empty if there is only one task."""
     comparisons: tuple[ArmComparison, ...]
     relation: Relation | None
     calibrations: tuple[JudgeCalibration, ...]
@@ -110,7 +110,7 @@ class AnswerReport(Tabular):
 
     @property
     def rows(self) -> tuple[ArmFigures, ...]:
-        """The figures over all tasks."""
+        """The figures over all tasks, or those of the only task."""
         return self.pooled or self.tasks[0].rows
 
     def to_arrow(self) -> pa.Table:
@@ -160,7 +160,7 @@ def report_answers(
         sets: One set per task.
         judge: The judge whose grades count; by default the newest.
         scoring: The rule that scores a query; see `r2med.answer.scoring`.
-        systems: Only these systems; all by default.
+        systems: Systems to report; all by default.
 
     Raises:
         DataError: No query can be scored.
@@ -202,7 +202,7 @@ def report_answers(
 
 
 def compare_arms(scored: Mapping[str, Mapping[Arm, ArmScores]]) -> list[ArmComparison]:
-    """Test retrieved answers against the floor and each other, and the ceiling against the floor.
+    """Test every arm against closed-book (the floor), and the retrieved arms against each other.
 
     The p-values are of the paired randomisation test on queries, corrected by Holm over all of
     these comparisons.
@@ -226,7 +226,7 @@ def compare_arms(scored: Mapping[str, Mapping[Arm, ArmScores]]) -> list[ArmCompa
 
 
 def _chosen_pairs(arms: Sequence[Arm]) -> list[tuple[int, int]]:
-    """Return the pairs to test: each arm against the floor, and systems against each other."""
+    """Return index pairs to test: each arm with closed-book, and systems with each other."""
     index = {arm: position for position, arm in enumerate(arms)}
     floor, ceiling = Arm("closed-book"), Arm("oracle")
     retrieved = [arm for arm in arms if arm.condition == "retrieved"]
@@ -289,7 +289,7 @@ def _cost(answers: Sequence[StoredAnswer]) -> AnswerCost:
 
 
 def _shared_families(answer_set: AnswerSet, grades: JudgementSet) -> set[str]:
-    """Return the model families of the answering model and of its judges that are the same."""
+    """Return the model families (else models) that the answering model shares with its judges."""
     description = answer_set.description
     answering = [description.llm, str(description.model.get("model", ""))]
     judging = [grades.name, *grades.description.models]

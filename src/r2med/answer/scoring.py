@@ -1,8 +1,8 @@
 """Scores of answers by condition: one figure per query, means with intervals, the share achieved.
 
-The score of a query is decided by one rule under all conditions: option accuracy where the question
-has options, else the judge's grade where answers were graded, else token F1 where the reference is
-short. Other queries are counted as not scored.
+The score of a query follows one rule under all conditions: option accuracy if the question has
+options, else the judge's grade if answers were graded, else token F1 if the reference is short.
+Other queries are counted as not scored.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Column = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Arm:
-    """One row of the table: a condition and, where it depends on one, a system."""
+    """A condition, with a system if the passages come from one; a row of the report."""
 
     condition: Condition
     system: str = ""
@@ -48,7 +48,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Abstentions:
-    """Abstentions against whether a positive was among the passages."""
+    """Counts of answers, by abstention and by whether a positive was among the passages."""
 
     right: int
     """Abstained, and no passage was a positive."""
@@ -86,7 +86,7 @@ class ArmScores:
 
     arm: Arm
     answers: Mapping[str, tuple[StoredAnswer, ...]]
-    """By query, in the order of samples."""
+    """Answers by query, in the order of samples."""
     points: Mapping[str, tuple[float, ...]]
     """Scores by query and sample, for queries that can be scored."""
     judged: Mapping[str, tuple[Correctness | None, ...]]
@@ -98,7 +98,7 @@ class ArmScores:
 
 @dataclass(frozen=True)
 class ArmFigures:
-    """The figures of one arm over queries; None where a figure does not apply."""
+    """The figures of one arm over queries; None if a figure does not apply."""
 
     condition: Condition
     system: str
@@ -107,7 +107,7 @@ class ArmFigures:
     score: float
     interval: Interval
     spread: float | None
-    """Standard deviation over samples of the mean score; None for one sample."""
+    """Standard deviation of the mean score between samples; None for one sample."""
     option: float | None
     match: float
     f1: float
@@ -115,15 +115,17 @@ class ArmFigures:
     """Share of answers by judged correctness; empty without a judge."""
     abstained: float
     abstentions: Abstentions | None
-    """None for closed-book."""
+    """Counts of abstentions; None for closed-book."""
     citation_precision: float | None
     citation_recall: float | None
     uncited: float | None
-    """Share of answers, abstentions apart, that cite no passage; None for closed-book."""
+    """Share of answers that cite no passage, without abstentions; None for closed-book."""
     missing: int
-    """Answers that are empty, refused or had a prompt that was too long."""
+    """Number of answers that are empty or refused, or whose prompt was too long."""
     share: float | None = None
-    """Share of the way from closed-book to oracle; None without both or without a way."""
+    """(score - closed-book) / (oracle - closed-book); None unless oracle is significantly better
+    than closed-book.
+    """
     share_interval: Interval | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -168,7 +170,7 @@ def score_arms(
 def find_correctness(
     answer: StoredAnswer, judged: Mapping[Pair, Correctness]
 ) -> Correctness | None:
-    """Return the correctness of an answer; abstentions and missing answers need no judge."""
+    """Return the correctness of an answer; None if it needs a judge and has no grade."""
     if answer.abstained:
         return "abstained"
     if answer.option is not None:
@@ -181,7 +183,7 @@ def find_correctness(
 def score_one(
     answer: StoredAnswer, correctness: Correctness | None, scoring: Scoring, *, has_judge: bool
 ) -> float | None:
-    """Return the score of one answer from 0 to 1; None where the rule does not apply."""
+    """Return the score of one answer from 0 to 1; None if the rule does not apply."""
     rule = scoring
     if scoring == "auto":
         rule = "option" if answer.option is not None else "judge" if has_judge else "f1"
@@ -206,7 +208,7 @@ def common_queries(scored: Mapping[Arm, ArmScores]) -> list[str]:
 
 
 def measure_arms(tasks: Sequence[Mapping[Arm, ArmScores]]) -> list[ArmFigures]:
-    """Return the figures of the arms that all tasks have; every task counts once."""
+    """Return the figures of the arms that all tasks have; tasks have equal weights."""
     queries = [common_queries(scored) for scored in tasks]
     arms = [arm for arm in tasks[0] if all(arm in scored for scored in tasks)]
     figures = []
@@ -278,7 +280,7 @@ def _citation_recall(answer: StoredAnswer) -> float | None:
 
 
 def _is_uncited(answer: StoredAnswer) -> float | None:
-    """Return whether an answer cites nothing; None for abstentions and missing answers."""
+    """Return 1.0 if an answer cites nothing; None for abstentions and missing answers."""
     return None if answer.abstained or answer.is_missing else float(not answer.cited)
 
 
@@ -302,7 +304,7 @@ def resample_queries(size: int, generator: np.random.Generator) -> NDArray[np.in
 
 
 def percentile_interval(values: Column) -> Interval | None:
-    """Return the 95 % percentile interval; None where too many resamples are undefined."""
+    """Return the 95 % percentile interval; None if too many resamples are undefined."""
     defined = values[np.isfinite(values)]
     if len(defined) < (1 - _MOST_UNDEFINED) * len(values):
         return None
@@ -315,7 +317,8 @@ def _share_of_way(
 ) -> tuple[float | None, Interval | None]:
     """Return (score - floor) / (ceiling - floor) with its interval over resampled queries.
 
-    Without a ceiling that is significantly above the floor, the ratio is noise: None.
+    None unless the ceiling (oracle) is significantly above the floor (closed-book), because the
+    ratio would be noise.
     """
     floor, ceiling = Arm("closed-book"), Arm("oracle")
     if arm.condition != "retrieved" or not all(floor in t and ceiling in t for t in tasks):
@@ -340,7 +343,7 @@ def _share_of_way(
 
 
 def _spread(sides: Sequence[ArmScores], queries: Sequence[Sequence[str]]) -> float | None:
-    """Return the standard deviation, over samples, of the mean score."""
+    """Return the standard deviation of the mean score between samples; None for one sample."""
     samples = min(
         (
             len(side.points[query_id])

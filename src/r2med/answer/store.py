@@ -101,7 +101,7 @@ class AnswerSetDescription:
     model: Mapping[str, Any]
     """Identity of the model: model, server, parameters; never a secret."""
     llm: str
-    """The name that the model was called by."""
+    """The name by which the user chose the model."""
     prompt: AnswerPrompt
     k: int
     distractors: str
@@ -128,7 +128,7 @@ class AnswerSet:
 
     @property
     def name(self) -> str:
-        """The name in commands."""
+        """The name of the set in commands."""
         return self.description.name
 
     def add(self, answers: Sequence[StoredAnswer]) -> None:
@@ -153,7 +153,7 @@ class AnswerStore:
         self._warn = warn
 
     def open(self, description: AnswerSetDescription) -> AnswerSet:
-        """Return the set of a description, creating it if necessary.
+        """Return the set that a description names, creating it if necessary.
 
         Raises:
             UsageError: The name is taken by a set with another model, prompt, k or data.
@@ -182,7 +182,7 @@ class AnswerStore:
         return stored
 
     def read_answers(self, description: AnswerSetDescription) -> dict[AnswerKey, StoredAnswer]:
-        """Return the answers of the set of a description; none if it does not exist yet."""
+        """Return the stored answers of a description's set; empty if the set does not exist."""
         folder = self._folder(description.suite, description.task) / description.name
         if not (folder / _DESCRIPTION).is_file():
             return {}
@@ -201,7 +201,7 @@ class AnswerStore:
         return sets
 
     def find(self, name: str, task: Task) -> AnswerSet:
-        """Return the set of a name on a task.
+        """Return the answer set of a task by name.
 
         Raises:
             MissingError: The task has no set of this name.
@@ -238,7 +238,7 @@ class AnswerStore:
 
 
 def data_hash(task: Task) -> str:
-    """Return the identity of a task's data together with its reference answers."""
+    """Return a hash of a task's data and its reference answers."""
     answers = column_hash([task.queries.answers])
     return hashlib.sha256(f"{task.hash}/{answers}".encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Whether a text names an answer: the same rule for queries, closed-book answers and passages."""
+"""Decide if a text names an answer: one rule for queries, closed-book answers and passages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHORTEST = 4
 
 @lru_cache(maxsize=4096)
 def answer_forms(answer: str) -> tuple[str, ...]:
-    """Return the forms in which an answer may be named: whole, without and inside parentheses."""
+    """Return the wordings of an answer: in full, without parentheses, and the text inside them."""
     inside = _PARENTHESES.findall(answer)
     outside = _PARENTHESES.sub(" ", answer)
     forms = [answer, outside, *inside]

@@ -1,7 +1,7 @@
 """Classifiers that learn to find positives without reading the query, and how well they do it.
 
-Their figures are of documents that were left out of training. Written here rather than taken from a
-library because the package does not depend on scikit-learn.
+The classifiers are measured on documents that were left out of training. They are written here
+rather than taken from a library because the package does not depend on scikit-learn.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CLOSE = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class TokenCounts:
-    """How often each document has each token, as a sparse matrix."""
+    """Token counts as a sparse matrix: a row per document, a column per token."""
 
     rows: Mapping[str, int]
     matrix: csr_array
 
     @classmethod
     def of(cls, counts: Mapping[str, Mapping[str, int]], *, least_documents: int) -> TokenCounts:
-        """Collect the counts of documents; tokens of fewer documents are left out."""
+        """Make the matrix of counts, without tokens in fewer than `least_documents` documents."""
         frequencies = Counter(token for tokens in counts.values() for token in tokens)
         tokens = sorted(t for t, number in frequencies.items() if number >= least_documents)
         columns = {token: column for column, token in enumerate(tokens)}
@@ -54,27 +54,27 @@ class TokenCounts:
         return cls({document_id: row for row, document_id in enumerate(counts)}, matrix)
 
     def take(self, document_ids: Sequence[str]) -> csr_array:
-        """Return the rows of documents."""
+        """Return the matrix rows of documents, in their order."""
         return self.matrix[[self.rows[document_id] for document_id in document_ids]]
 
 
 class BlindClassifiers:
-    """Figures of classifiers on the texts of one task."""
+    """Measures how well classifiers find the positives of one task without its queries."""
 
     def __init__(self, judged: JudgedTexts) -> None:
         self._judged = judged
 
     def compare_style(self, against: Against) -> Preference | None:
-        """Naive Bayes on function words, punctuation and numbers."""
+        """Return the figure of naive Bayes on function words, punctuation and numbers."""
         if against == "background":
             return prefer(self._background_groups(self._style, naive_bayes_of_rates))
         return prefer(self._query_groups(self._style, naive_bayes_of_rates, against, None))
 
     def compare_words(self, against: Against, *, shuffled: int | None = None) -> Preference | None:
-        """Words and word pairs: the better of naive Bayes and logistic regression.
+        """Return the better figure of naive Bayes and logistic regression on words and word pairs.
 
-        `shuffled` is the seed of a permutation of the training labels, which shows the figure that
-        chance gives on as few texts.
+        If `shuffled` is given, it is the seed for shuffling the training labels; the result shows
+        what chance gives on as few texts.
         """
         figures = [
             prefer(self._query_groups(self._words, classify, against, shuffled))
@@ -101,7 +101,10 @@ class BlindClassifiers:
     def _query_groups(
         self, tokens: TokenCounts, classify: Classifier, against: Against, shuffled: int | None
     ) -> Iterator[Group]:
-        """Score the documents of each query after training on those of queries in other folds."""
+        """Yield the scores of positives and negatives per query, after training on other folds.
+
+        Documents of the tested queries are left out of training.
+        """
         judged, random = self._judged, np.random.default_rng(shuffled)
         queries = judged.queries
         for fold in range(min(_FOLDS, len(queries))):
@@ -131,7 +134,7 @@ class BlindClassifiers:
                 yield list(islice(scores, len(positives))), list(islice(scores, len(negatives)))
 
     def _background_groups(self, tokens: TokenCounts, classify: Classifier) -> Iterator[Group]:
-        """Score positives and background after training on those in other folds."""
+        """Yield each positive's score with the background's, after training on other folds."""
         positives, background = sorted(self._judged.positives), self._judged.background
         for fold in range(min(_DOCUMENT_FOLDS, len(positives), len(background))):
             tested = [*positives[fold::_DOCUMENT_FOLDS], *background[fold::_DOCUMENT_FOLDS]]
@@ -148,7 +151,7 @@ class BlindClassifiers:
 
 
 def naive_bayes_of_rates(training: csr_array, labels: Labels, rows: csr_array) -> Floats:
-    """Multinomial naive Bayes per token, so that the length of a text does not count."""
+    """Return multinomial naive Bayes scores of `rows` per token, so that length does not count."""
     positive = np.asarray(training[labels].sum(axis=0)) + 1.0
     negative = np.asarray(training[~labels].sum(axis=0)) + 1.0
     weights = np.log(positive / positive.sum()) - np.log(negative / negative.sum())
@@ -158,7 +161,7 @@ def naive_bayes_of_rates(training: csr_array, labels: Labels, rows: csr_array) -
 
 
 def naive_bayes_of_words(training: csr_array, labels: Labels, rows: csr_array) -> Floats:
-    """Bernoulli naive Bayes; tokens that a text lacks do not count."""
+    """Return Bernoulli naive Bayes scores of `rows`; only tokens that a text has count."""
     positive = (np.asarray(training[labels].sum(axis=0)) + 0.5) / (labels.sum() + 1.0)
     negative = (np.asarray(training[~labels].sum(axis=0)) + 0.5) / ((~labels).sum() + 1.0)
     weights = np.log(positive / (1 - positive)) - np.log(negative / (1 - negative))
@@ -167,7 +170,11 @@ def naive_bayes_of_words(training: csr_array, labels: Labels, rows: csr_array) -
 
 
 def logistic_regression(training: csr_array, labels: Labels, rows: csr_array) -> Floats:
-    """Ridge-penalised logistic regression, in the span of the texts, by Newton's method."""
+    """Return scores of `rows` from a ridge-penalised logistic regression.
+
+    It is fitted by Newton's method in dual form (one weight per training text), with balanced
+    classes, on a sample of the training texts if there are many.
+    """
     if len(labels) > _MOST_ROWS:
         chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[:_MOST_ROWS])
         training, labels = training[chosen], labels[chosen]

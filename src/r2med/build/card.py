@@ -16,7 +16,7 @@ _CONFIGS = ("corpus", "query", "qrels", "gold", "undecided")
 
 @dataclass(frozen=True)
 class CardFacts:
-    """Everything that the card says."""
+    """The facts that the data card is written from."""
 
     benchmark: BenchmarkSettings
     records: tuple[BuildRecord, ...]
@@ -33,7 +33,7 @@ class CardFacts:
 
 
 def write_card(path: Path, facts: CardFacts, *, for_hub: bool = False) -> None:
-    """Write the card; the hub's has a header that names the configurations."""
+    """Write the data card; `for_hub` adds the header that names the hub's configurations."""
     sections = [
         *([_hub_header(facts)] if for_hub else []),
         _summary(facts),

@@ -1,6 +1,6 @@
-"""Can a frozen benchmark be trusted? One verdict per check, with a threshold and advice.
+"""Check if a frozen benchmark can be trusted: one verdict per check, with threshold and advice.
 
-Thresholds are settings of ours. A check that fails does not change any file: it says what to do.
+The thresholds are our own choice. A failed check changes no file; its verdict says what to do.
 """
 
 from __future__ import annotations
@@ -54,31 +54,35 @@ PROBE_ADVICE: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """The table `[check]` of build.toml: thresholds, all of them choices of ours."""
+    """The table `[check]` of build.toml; the default thresholds are our own choice."""
 
     systems: tuple[str, ...] = ()
     """Systems to check with; by default those of the pool."""
     least_judged: float = setting(default=0.8, least=0, most=1)
     """Share of the first ten results that must be judged, for every system."""
     least_tau: float = setting(default=0.9, least=-1, most=1)
-    """Kendall's tau of the order of systems when one system or view adds no documents."""
+    """Smallest Kendall's tau between the orders of systems with and without the documents that only
+    one system or view found.
+    """
     most_rank_change: int = setting(default=1, least=0)
-    """Ranks by which a system may move when only others chose the judged documents."""
+    """Largest change in a system's rank if the documents that only it found are left out."""
     most_hole_gap: float = setting(default=0.2, least=0, most=1)
-    """Largest distance between the scores if all holes were irrelevant or relevant."""
+    """Largest gap between the scores with all unjudged documents irrelevant and all relevant."""
     most_probe: float = setting(default=0.65, least=0.5, most=1)
-    """Largest preference of a rule that never reads the query; the smallest is 1 minus this."""
+    """Largest preference for positives that a rule may have without reading the query; the smallest
+    allowed preference is 1 minus this.
+    """
     most_probe_gain: float = setting(default=0.05, least=0, most=1)
-    """Largest gain of BM25's nDCG@10 by a rule on other queries or on answers named."""
+    """Largest gain in BM25's nDCG@10 from correcting scores by other queries or by answers."""
     most_overlap: float = setting(default=0.8, least=0.5, most=1)
-    """Largest share of pairs in which the positive has more words of the query."""
+    """Largest share of (positive, negative) pairs in which the positive has more query words."""
     audit: bool = True
     """Whether all texts are compared with each other, which takes time on large corpora."""
 
 
 @dataclass(frozen=True)
 class CheckVerdict:
-    """One figure, its threshold, and what to do where it fails."""
+    """One figure of a check, its threshold, and advice for a figure that fails."""
 
     check: str
     subject: str
@@ -86,7 +90,7 @@ class CheckVerdict:
     value: float | None
     threshold: str
     passed: bool | None
-    """None where it cannot be measured."""
+    """Whether the figure meets the threshold; None if it cannot be measured."""
     advice: str
 
 
@@ -102,7 +106,7 @@ class BenchmarkCheck(Tabular):
 
     @property
     def failures(self) -> list[CheckVerdict]:
-        """Verdicts that did not pass."""
+        """Verdicts that failed; checks that could not be measured are not included."""
         return [verdict for verdict in self.verdicts if verdict.passed is False]
 
     def to_arrow(self) -> pa.Table:
@@ -180,7 +184,7 @@ def check_manifest(folder: BuildFolder) -> dict[str, Any]:
 
 
 def load_frozen(folder: BuildFolder, names: Sequence[str]) -> Task:
-    """Return the frozen task; splits are joined."""
+    """Return the frozen benchmark as one task, with its splits joined."""
     tasks = [load_task(folder.frozen_folder / name, name=name) for name in names]
     if len(tasks) == 1:
         return tasks[0]
@@ -198,7 +202,7 @@ def load_frozen(folder: BuildFolder, names: Sequence[str]) -> Task:
 def leave_out(
     judgements: Judgements, pool: Sequence[Candidate], is_left_out: Callable[[Find], bool]
 ) -> Judgements:
-    """Return judgements without candidates that nothing else but the left-out finds found."""
+    """Return the judgements without candidates that only left-out finds brought into the pool."""
     only = {
         (candidate.query_id, candidate.document_id)
         for candidate in pool
@@ -254,7 +258,7 @@ def _check_holes(
 def _check_left_out(
     runs: Mapping[str, Run], task: Task, pool: Sequence[Candidate], settings: CheckSettings
 ) -> Iterator[CheckVerdict]:
-    """Leave out each system, then each view, and compare the orders of systems."""
+    """Yield how the order of systems changes without the finds of each system and each view."""
     systems = dict.fromkeys(find.system for candidate in pool for find in candidate.found_by)
     views = dict.fromkeys(find.view for candidate in pool for find in candidate.found_by)
     for system in systems:
@@ -341,9 +345,9 @@ def _check_overlap(task: Task, settings: CheckSettings) -> Iterator[CheckVerdict
 def _check_probes(
     task: Task, settings: CheckSettings, resources: Resources
 ) -> Iterator[CheckVerdict]:
-    """Rules that never read the query must not find the positives.
+    """Yield verdicts on rules that do not read the query; such rules must not find the positives.
 
-    The rule of each probe that is farthest from chance gives the verdict.
+    Each probe is judged by its rule that is farthest from chance.
     """
     table = probe_task(task, resources=resources)
     limits = f"{1 - settings.most_probe:.2f} to {settings.most_probe:.2f}"

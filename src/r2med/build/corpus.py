@@ -1,9 +1,9 @@
-"""The second stage: documents become passages, without repetitions, with source and offsets.
+"""The second stage: split documents into passages with source and offsets, and fold duplicates.
 
     corpus/corpus.jsonl       {"id", "text"}
     corpus/passages.jsonl     source, section, licence, offsets and collection of every passage
     corpus/duplicates.jsonl   passages that were folded into others
-    corpus/problems.jsonl     files and rows that could not be read, and what to know about others
+    corpus/problems.jsonl     files and rows that could not be read, and notices about others
 
 Passages of a portion of the documents are stored in `.portions` as soon as they are made, so an
 interrupted command continues there. The texts are never all in memory.
@@ -102,7 +102,7 @@ def build_corpus(
 def _list_files(
     collections: Sequence[Collection],
 ) -> tuple[list[list[SourceFile]], list[SourceProblem]]:
-    """Return the files of every collection, and those that have no reader."""
+    """Return the files of every collection, and a problem for each file that has no reader."""
     sources: list[list[SourceFile]] = []
     problems: list[SourceProblem] = []
     for collection in collections:
@@ -119,7 +119,7 @@ def _store_portions(
     settings: CorpusSettings,
     resources: Resources,
 ) -> list[_StoredPortion]:
-    """Store the passages of every portion that is not stored yet; return all in order."""
+    """Store the passages of every portion that is not stored yet; return all portions in order."""
     total = sum(len(files) for files in sources)
     done = 0
     stored = []
@@ -169,7 +169,7 @@ def _report_problems(
 
 
 class _TextIndex:
-    """Where the text of every passage is stored, so that single ones can be read."""
+    """Positions of all passages in the files of the portions, to read a single passage by index."""
 
     def __init__(self) -> None:
         self._paths: list[Path] = []
@@ -177,7 +177,7 @@ class _TextIndex:
         self._offsets = array("q")
 
     def add(self, path: Path) -> None:
-        """Add the file of a portion, whose passages follow."""
+        """Add the file of a portion; add the offsets of its passages next, with `extend`."""
         self._paths.append(path)
         self._first_indexes.append(len(self._offsets))
 
@@ -186,7 +186,7 @@ class _TextIndex:
         self._offsets.extend(offsets)
 
     def text(self, index: int) -> str:
-        """Return the text of a passage."""
+        """Return the text of a passage, read from its file."""
         path = self._paths[bisect_right(self._first_indexes, index) - 1]
         with path.open("rb") as file:
             file.seek(self._offsets[index])
@@ -201,7 +201,7 @@ def _collect_hashes(
     finder: DuplicateFinder,
     index: _TextIndex,
 ) -> list[SourceProblem]:
-    """Read all passages once, without those that are too short, and return all problems."""
+    """Add every passage that is long enough to `finder` and `index`; return the files' problems."""
     problems: list[SourceProblem] = []
     for portion in stored:
         index.add(portion.path)
@@ -239,7 +239,7 @@ class _CorpusWriter:
         self.licences: Counter[str] = Counter()
 
     def write(self, draft: Path, stored: Sequence[_StoredPortion]) -> Counter[str]:
-        """Write all files, and return the counts."""
+        """Write the files of the corpus to `draft`; return counts such as those of passages."""
         ids: dict[int, str] = {}
         index = 0
         with (
@@ -279,7 +279,7 @@ class _CorpusWriter:
     def _named_rows(
         self, stored: Sequence[_StoredPortion]
     ) -> Iterator[tuple[PassageRow, Collection, str]]:
-        """Yield passages with ids; documents of the same name are numbered."""
+        """Yield passages with collection and id; documents of the same name get different ids."""
         name = ""
         for portion in stored:
             with portion.path.open("rb") as file:
@@ -366,7 +366,7 @@ def _make_record(
 
 
 def _remove_unused(folder: BuildFolder, stored: Sequence[_StoredPortion]) -> None:
-    """Remove portions that the corpus no longer has."""
+    """Remove stored portions that the corpus no longer uses."""
     used = {portion.path for portion in stored}
     for path in _portions_folder(folder).glob("*.jsonl"):
         if path not in used:

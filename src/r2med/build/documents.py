@@ -1,7 +1,7 @@
-"""The documents of a corpus: collections of build.toml, their files, and work that is done once.
+"""The documents of a corpus: the collections of build.toml, their files, and portions of files.
 
-Files are read in *portions* of consecutive files or lines. What a portion yields depends only on
-its bytes and on the settings, so it is stored under a hash of both and never made again.
+Files are read in *portions* of consecutive files or lines. The passages of a portion depend only on
+its bytes and on the settings, so they are made once and stored under a hash of both.
 """
 
 from __future__ import annotations
@@ -57,20 +57,22 @@ _LONGEST_NAME = 120
 
 @dataclass(frozen=True)
 class CorpusSettings:
-    """The table `[corpus]` of build.toml; R2MED's own figures are not published."""
+    """The table `[corpus]` of build.toml; R2MED's authors do not publish their values."""
 
     passage_tokens: int = setting(default=128, least=8, most=100_000)
-    """Size of a passage; sentences are not cut to reach it."""
+    """Approximate number of tokens in a passage; only very long sentences are cut."""
     least_tokens: int = setting(default=8, least=1)
-    """Shorter passages, such as captions without text, are dropped."""
+    """Passages with fewer tokens, such as captions without text, are dropped."""
     near_duplicates: float | None = setting(default=0.8, least=0.5, most=1)
-    """Passages that share at least this part of their three-word runs are folded; "none": off."""
+    """Smallest share of common three-word runs at which passages are folded; "none" folds only
+    passages with equal words.
+    """
     encoding: str = FALLBACK
     """Encoding of text files that are not UTF-8."""
     most_megabytes: int = setting(default=100, least=1)
-    """Larger files are not read; JSON lines may be of any size."""
+    """Files larger than this are not read, except JSON lines."""
     pdf_seconds: int = setting(default=300, least=1)
-    """Processor time for one PDF file."""
+    """Limit on the processor time for one PDF file."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,13 @@ class Collection:
 
     path: Path
     name: str
-    """The path as build.toml has it."""
+    """The path as written in build.toml."""
     format: DocumentFormat | None
-    """None: by the ending of each file."""
+    """None if the ending of each file decides."""
     licence: str
     distractor: bool
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Names of fields in JSON lines, by what they hold."""
+    """Names of fields in JSON lines, by their role: id, text, title, section, licence, source."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,17 @@ class SourceFile:
 
     path: Path
     name: str
-    """Path below the collection, which rows and messages show."""
+    """Path relative to the collection, shown in rows and messages."""
     format: DocumentFormat
 
 
 @dataclass(frozen=True)
 class PassageRow:
-    """A passage as a portion stores it."""
+    """A passage in the stored file of a portion."""
 
     text: str
     document: str
-    """Name of its document; not unique between collections."""
+    """Name of the passage's document; documents of two collections may have the same name."""
     number: int
     source: str
     section: str
@@ -117,7 +119,7 @@ class PassageRow:
 
 @dataclass(frozen=True)
 class SourceProblem:
-    """A file or row that cannot be read, or something to know about one that can."""
+    """A file or row that cannot be read, or a notice about a file that was read."""
 
     source: str
     problem: str
@@ -135,7 +137,7 @@ class Portion:
     collection: Collection
     files: tuple[SourceFile, ...]
     lines: bytes = b""
-    """Lines of the only file, if it has JSON lines."""
+    """The portion's lines if it is a part of a file of JSON lines, else empty."""
     first_line: int = 1
 
 
@@ -188,7 +190,7 @@ def _read_collection(folder: BuildFolder, entry: Mapping[str, Any], where: str) 
 
 
 def find_files(collection: Collection) -> Iterator[SourceFile | SourceProblem]:
-    """Yield the files of a collection in the order of their names, and those without a reader."""
+    """Yield the files of a collection by name, with a problem for each file without a reader."""
     if collection.path.is_file():
         paths = [collection.path]
         top = collection.path.parent
@@ -345,7 +347,7 @@ def _read_lines(portion: Portion, file: SourceFile, settings: CorpusSettings) ->
 
 
 def _read_row(row: Mapping[str, Any], collection: Collection) -> tuple[Extracted, str]:
-    """Return the document of a row, and the source that the row names."""
+    """Return the document in a row of JSON lines, and its field `source`; empty if missing."""
 
     def value(name: str) -> object:
         return row.get(collection.fields.get(name, name))

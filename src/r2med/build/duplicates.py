@@ -1,9 +1,9 @@
-"""Find passages that repeat others, exactly or nearly, in memory that grows by 150 bytes a passage.
+"""Find passages that equal or nearly equal others, with about 150 bytes of memory per passage.
 
-Hashes only propose pairs; every pair is compared word by word. Nearly equal passages share a part
-of their three-word runs (Jaccard), and MinHash with bands proposes them: with a threshold of 0.8,
-998 of 1,000 such pairs. Written here because MinHash libraries loop over words in Python, which
-takes a hundred times as long.
+Hashes only propose pairs; every pair is compared word by word. Two passages are nearly equal if
+they share enough three-word runs (Jaccard). MinHash with bands proposes those pairs; with a
+threshold of 0.8 it proposes 998 of 1,000 of them. Written here because MinHash libraries loop over
+words in Python, which takes a hundred times as long.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Duplicate:
     index: int
     original: int
     similarity: float
-    """1.0 if all words are equal."""
+    """Jaccard similarity to the original; 1.0 if all words are equal."""
 
 
 @dataclass
@@ -40,12 +40,12 @@ class DuplicateFinder:
     """Collects hashes of passages, then finds those that repeat an earlier one."""
 
     threshold: float | None
-    """Similarity from which passages are folded; None folds only equal ones."""
+    """Smallest similarity at which passages are folded; None folds only equal passages."""
     _text_keys: list[Keys] = field(default_factory=list)
     _bands: list[Keys] = field(default_factory=list)
 
     def add(self, texts: Sequence[str]) -> None:
-        """Add passages, in the order of their indexes."""
+        """Add the next passages; the order in which passages are added gives their indexes."""
         columns = word_columns(texts)
         self._text_keys.append(columns.whole())
         if self.threshold is None:
@@ -57,7 +57,7 @@ class DuplicateFinder:
         self._bands.append(_band_keys(hashes[is_inside], owners[is_inside], len(texts)))
 
     def find(self, text_of: Callable[[int], str]) -> list[Duplicate]:
-        """Return all duplicates by index; `text_of` returns the text of an index."""
+        """Return all duplicates, sorted by index; `text_of` returns a passage's text by index."""
         if not self._text_keys:
             return []
         text_keys = np.concatenate(self._text_keys)
@@ -71,7 +71,7 @@ class DuplicateFinder:
         return [duplicates[index] for index in sorted(duplicates)]
 
     def _find_near(self, text_of: Callable[[int], str], duplicates: dict[int, Duplicate]) -> None:
-        """Add passages that nearly repeat a passage that is kept."""
+        """Add to `duplicates` the passages that nearly equal an earlier passage."""
         assert self.threshold is not None
         bands = np.concatenate(self._bands)
         is_first = np.ones(len(bands), dtype=bool)
@@ -109,7 +109,7 @@ def _runs(text: str) -> set[tuple[str, ...]]:
 
 
 def _band_keys(hashes: Keys, owners: Positions, count: int) -> Keys:
-    """Return for every text one key per band, made of the least hashes in several orders."""
+    """Return the MinHash keys of texts: one row per text, one column per band."""
     bands = np.full((count, _BANDS), _EMPTY)
     if not len(hashes):
         return bands
@@ -131,7 +131,7 @@ def _band_keys(hashes: Keys, owners: Positions, count: int) -> Keys:
 
 
 def _pairs_of_equal(keys: Keys) -> Iterator[tuple[int, int]]:
-    """Yield every index whose key an earlier one has, with the first and the last such index."""
+    """Yield pairs of indexes with equal keys: each repeat with the first and the previous index."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     edges = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1], [True]]))

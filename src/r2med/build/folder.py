@@ -50,9 +50,9 @@ class BenchmarkSettings:
 
 @dataclass(frozen=True)
 class BuildRecord:
-    """What one run of a stage used, read, wrote and dropped.
+    """The record of one run of a stage: settings, inputs, outputs and counts.
 
-    It has no date, so that the same inputs give the same bytes.
+    The record has no date, so that the same inputs give the same bytes.
     """
 
     stage: Stage
@@ -126,7 +126,7 @@ class BuildFolder:
         return settings
 
     def table(self, stage: str) -> Mapping[str, Any]:
-        """Return the table of a stage as it is in build.toml; empty if there is none."""
+        """Return the table of a stage from build.toml, unconverted; empty if there is none."""
         table: dict[str, Any] = self._tables.get(stage, {})
         return table
 
@@ -147,48 +147,48 @@ class BuildFolder:
             raise UsageError(f"{self.settings_path}: {problem}") from None
 
     def resolve(self, text: str, option: str = "") -> Path:
-        """Return a path of build.toml; relative paths start at the folder."""
+        """Return a path that is written in build.toml; relative paths start at the folder."""
         path = user_path(text, option)
         return path if path.is_absolute() else self.path / path
 
     @property
     def items_path(self) -> Path:
-        """Items that become queries."""
+        """File of the items that become queries."""
         return self.path / "items.jsonl"
 
     @property
     def dropped_items_path(self) -> Path:
-        """Items that were left out, each with the reason."""
+        """File of the items that were left out, each with the reason."""
         return self.path / "items-dropped.jsonl"
 
     @property
     def corpus_folder(self) -> Path:
-        """All files of the corpus stage."""
+        """Folder with all files of the corpus stage."""
         return self.path / "corpus"
 
     @property
     def corpus_path(self) -> Path:
-        """Rows {"id", "text"}."""
+        """File of the passages' texts, with rows {"id", "text"}."""
         return self.corpus_folder / "corpus.jsonl"
 
     @property
     def passages_path(self) -> Path:
-        """Rows with id, source, section, licence, start, end and distractor."""
+        """File of the passages' sources: id, source, section, licence, start, end, distractor."""
         return self.corpus_folder / "passages.jsonl"
 
     @property
     def pool_path(self) -> Path:
-        """Candidates with the view, system and rank that found them."""
+        """File of the candidates, each with the views, systems and ranks that found it."""
         return self.path / "pool.jsonl"
 
     @property
     def judged_path(self) -> Path:
-        """Pooled candidates with their grades."""
+        """File of the pooled candidates with their grades."""
         return self.path / "judged.jsonl"
 
     @property
     def task_folder(self) -> Path:
-        """Items and corpus as a task, which pool, judge and review work on."""
+        """Folder of the working task: items and corpus as pool, judge and review use them."""
         return self.path / "task"
 
     @property
@@ -198,25 +198,25 @@ class BuildFolder:
 
     @property
     def prompts_folder(self) -> Path:
-        """Prompts of the user; a file here replaces the packaged one of the same name."""
+        """Folder of the user's prompts; a file in it replaces the packaged prompt of that name."""
         return self.path / "prompts"
 
     @property
     def frozen_folder(self) -> Path:
-        """The finished benchmark."""
+        """Folder of the finished benchmark."""
         return self.path / "frozen"
 
     @property
     def check_path(self) -> Path:
-        """Verdicts of `build check`."""
+        """File of the verdicts of `build check`."""
         return self.path / "check.json"
 
     def record_path(self, stage: Stage) -> Path:
-        """The record of a stage."""
+        """Return the path of a stage's record."""
         return self.path / "records" / f"{stage}.json"
 
     def hold(self, stage: Stage) -> AbstractContextManager[None]:
-        """Hold the lock of a stage, after waiting for another process that runs it."""
+        """Return a context that locks a stage; entering it waits for other processes to finish."""
         return lock(self.path / f".{stage}.lock")
 
     def write_record(self, record: BuildRecord) -> None:
@@ -242,7 +242,7 @@ class BuildFolder:
         return [record for record in found_records if record is not None]
 
     def check_unedited(self, stage: Stage, *, force: bool) -> None:
-        """Raise UsageError if a file that a stage wrote was edited since, unless `force`."""
+        """Raise UsageError if a file was edited after the stage wrote it, unless `force` is set."""
         record = self.record(stage)
         for name, written_hash in (record.outputs if record else {}).items():
             path = self.path / name
@@ -253,7 +253,7 @@ class BuildFolder:
                 )
 
     def need(self, path: Path, stage: Stage) -> Path:
-        """Return a file that an earlier stage writes.
+        """Return `path`, a file that the earlier stage `stage` has written.
 
         Raises:
             MissingError: The file does not exist; the message names the command.
@@ -303,6 +303,6 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def hash_file(path: Path) -> str:
-    """Return the SHA-256 of a file, read in pieces."""
+    """Return the SHA-256 of a file, without reading all of it into memory."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Freeze a build: the task in the layout of R2MED, as Parquet, with manifest, card and audit keys.
+"""Freeze a build: the task in R2MED's layout and as Parquet, with manifest, card and audit keys.
 
 The same inputs give the same bytes: there are no dates, and every list has a fixed order.
 
@@ -53,11 +53,11 @@ class FreezeSettings:
     """The table `[freeze]` of build.toml."""
 
     lexical_baseline: str = "bm25"
-    """A system that must not solve a query."""
+    """System that must not solve a query; see `drop_if_lexical_ndcg`."""
     drop_if_lexical_ndcg: float | None = setting(default=1.0, least=0, most=1)
-    """Queries with at least this nDCG@10 of the baseline are dropped; "none" keeps all."""
+    """Queries are dropped if the baseline reaches this nDCG@10; "none" keeps all queries."""
     dev_share: float = setting(default=0.0, least=0, most=0.9)
-    """Share of the queries in a development split; 0 writes one task."""
+    """Share of the queries in a development split; 0 writes one task without splits."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def freeze_build(folder: BuildFolder, resources: Resources) -> FreezeOutcome:
 
 
 def decide_relevance(folder: BuildFolder, resources: Resources) -> dict[str, Relevance]:
-    """Return the relevance of all candidates: labels of people where given, else the judge's."""
+    """Return the candidates' relevance by query; labels of people replace the judge's grades."""
     _, labels = read_review(folder, warn=resources.warn)
     judge_record = folder.record("judge")
     assert judge_record is not None
@@ -202,7 +202,7 @@ def _drop_solved(
     settings: FreezeSettings,
     resources: Resources,
 ) -> tuple[list[BuildItem], int]:
-    """Return the items that the lexical baseline does not solve, and how many it does."""
+    """Return the items that the lexical baseline does not solve, and the number it solves."""
     threshold = settings.drop_if_lexical_ndcg
     if threshold is None or not items:
         return list(items), 0
@@ -219,7 +219,7 @@ def _drop_solved(
 def _gold(
     task: Task, items: Sequence[BuildItem], relevance: Mapping[str, Relevance]
 ) -> dict[str, list[str]]:
-    """Return the positives of each query whose text contains the answer."""
+    """Return, for each query, the positives whose text contains the answer."""
     texts = texts_of(task, {d for item in items for d in relevance[item.id].positives})
     return {
         item.id: [d for d in relevance[item.id].positives if names_answer(texts[d], item.answer)]

@@ -21,7 +21,7 @@ _COLOURS = {"remain": "#0f8f8f", "drop": "#c98a2b", "count": "#5a6b7b"}
 
 @dataclass(frozen=True)
 class FunnelStep:
-    """One step: counts of dropped and of remaining items."""
+    """One step of the funnel: how many units it dropped, and how many remained."""
 
     stage: str
     unit: str
@@ -33,7 +33,7 @@ class FunnelStep:
 
 @dataclass(frozen=True, eq=False)
 class Funnel(Tabular):
-    """Counts from the first question to the last query."""
+    """The steps of a build, with the counts of dropped and remaining units."""
 
     name: str
     steps: tuple[FunnelStep, ...]
@@ -69,7 +69,7 @@ def make_funnel(name: str, records: Sequence[BuildRecord]) -> Funnel:
 
 
 def _file_steps(record: BuildRecord) -> list[FunnelStep]:
-    """Return how many files were read, and how many files or rows could not be."""
+    """Return the steps of the corpus's files: all files, and unreadable files or rows."""
     count, unreadable = record.counts_in.get("files", 0), record.counts_in.get("unreadable", 0)
     steps = [FunnelStep("corpus", "files", "files", 0, count)] if count else []
     if unreadable:
@@ -79,7 +79,7 @@ def _file_steps(record: BuildRecord) -> list[FunnelStep]:
 
 
 def _filter_steps(record: BuildRecord) -> list[FunnelStep]:
-    """Return what a stage read, each reason for a drop, and what it wrote."""
+    """Return the steps of a stage: one for the input, one per reason for drops, one for output."""
     unit_in, total = next(iter(record.counts_in.items()), ("items", 0))
     unit_out, final = next(iter(record.counts_out.items()), ("items", 0))
     steps = [FunnelStep(record.stage, unit_in, f"{unit_in} read", 0, total)]

@@ -42,9 +42,11 @@ class ItemSettings:
     types: tuple[str, ...] = ("diagnosis", "test", "treatment", "mechanism")
     """Types of questions that are kept."""
     reasoning: Literal["source", "model", "none"] = "model"
-    """Reasoning paths: only those of the source, written by the model where missing, or none."""
+    """`source`: only reasoning paths of the source; `model`: missing paths are written by the
+    model; `none`: no reasoning paths.
+    """
     solvers: tuple[str, ...] = ()
-    """Small models for the difficulty filter; none switches it off."""
+    """Small models that try to answer closed-book; without any, no item is dropped as too easy."""
     solver_samples: int = setting(default=1, least=1)
     """Closed-book answers per solver and item (n is this times the number of solvers)."""
     drop_if_correct: int = setting(default=1, least=1)
@@ -52,7 +54,7 @@ class ItemSettings:
     matcher: str = "words"
     """How closed-book answers are compared: `words`, or a language model."""
     most_unreadable: float = setting(default=0.2, least=0, most=1)
-    """Largest share of unreadable answers per prompt."""
+    """Largest allowed share of unreadable answers per prompt."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class BuildItem:
     answer: str
     reasoning: str
     reasoning_by: str
-    """`source`, `model NAME`, or empty."""
+    """Origin of the reasoning: `source`, `model NAME`, or empty without reasoning."""
     type: str
     question: str
     source: str
@@ -94,14 +96,14 @@ class ItemsOutcome:
 
 
 class _Filter:
-    """Items that remain, and those that were dropped on the way."""
+    """The items that remain after the steps so far, and the items that were dropped."""
 
     def __init__(self, items: Iterable[BuildItem]) -> None:
         self.items = list(items)
         self.dropped: list[DroppedItem] = []
 
     def drop(self, reasons: Mapping[str, tuple[str, str]]) -> None:
-        """Drop items by id: reason and detail."""
+        """Drop the items whose ids are in `reasons`, which gives the reason and a detail."""
         for item in self.items:
             if item.id in reasons:
                 reason, detail = reasons[item.id]
@@ -247,7 +249,7 @@ class _ModelSteps:
         self.prompts: dict[str, str] = {}
 
     def classify(self, funnel: _Filter) -> None:
-        """Set the type of every item, and drop what cannot become a retrieval question."""
+        """Set the type of every item, and drop items that cannot become a retrieval question."""
         texts = [{"question": i.question, "answer": i.answer} for i in funnel.items]
         reasons: dict[str, tuple[str, str]] = {}
         typed = []
@@ -262,7 +264,7 @@ class _ModelSteps:
         funnel.drop(reasons)
 
     def rewrite(self, funnel: _Filter) -> None:
-        """Replace every question by an open one."""
+        """Rewrite every question as an open question."""
         texts = [{"question": i.question, "answer": i.answer} for i in funnel.items]
         values = self._ask("rewrite", lambda row: _read_text(row, "query"), texts)
         pairs = list(zip(funnel.items, values, strict=True))
@@ -270,7 +272,7 @@ class _ModelSteps:
         funnel.drop({item.id: ("rewriting unreadable", "") for item, value in pairs if not value})
 
     def explain(self, funnel: _Filter) -> None:
-        """Write the reasoning of items whose source has none."""
+        """Let the model write the reasoning of items that have none."""
         missing = [item for item in funnel.items if not item.reasoning]
         texts = [{"query": item.query, "answer": item.answer} for item in missing]
         values = self._ask("reasoning", lambda row: _read_text(row, "reasoning"), texts)
@@ -287,7 +289,7 @@ class _ModelSteps:
         ]
 
     def solve(self, funnel: _Filter) -> None:
-        """Drop items that small models answer correctly k times of n."""
+        """Drop items that small models answer correctly at least k times of n."""
         settings, items = self._settings, funnel.items
         correct: Counter[str] = Counter()
         question = self._question("solve", lambda row: _read_text(row, "answer"))
@@ -313,7 +315,11 @@ class _ModelSteps:
         funnel.drop(easy)
 
     def _compare(self, items: Sequence[BuildItem], answers: Sequence[str | None]) -> list[bool]:
-        """Return whether each closed-book answer is right; an unreadable one is not."""
+        """Return whether each closed-book answer is right; an unreadable answer is not.
+
+        Words are compared first; the matcher model, if one is set, decides answers that do not
+        match by words.
+        """
         by_words = [
             answer is not None and names_answer(answer, item.answer)
             for item, answer in zip(items, answers, strict=True)
@@ -336,9 +342,10 @@ class _ModelSteps:
         ]
         chat = open_chat(self._settings.matcher, self._resources, "[items] matcher")
         same = ask_all(chat, question, conversations, show=self._resources.progress)
+        is_right = list(by_words)
         for index, is_same in zip(open_rows, same, strict=True):
-            by_words[index] = bool(is_same)
-        return by_words
+            is_right[index] = bool(is_same)
+        return is_right
 
     def _question(self, name: str, read: Any) -> Question[Any]:
         question: Question[Any] = load_question(name, read, self._folder.prompts_folder)
@@ -359,7 +366,7 @@ class _ModelSteps:
 
 
 def classify_by_rules(question: str) -> tuple[str, bool]:
-    """Return the type of a question by the words of its last sentence, and whether it is usable."""
+    """Return a question's type, from the words of its last sentence, and whether it is usable."""
     rules = read_packaged_toml("build/rules.toml")
     if any(re.search(p, question, re.IGNORECASE) for p in rules["unusable"]["patterns"]):
         return "other", False
@@ -397,7 +404,7 @@ def _fold_duplicates(funnel: _Filter) -> None:
 
 
 def _check_ids(items: Sequence[SourceItem]) -> list[SourceItem]:
-    """Return the items with ids that differ between sources; repeats in one source are errors."""
+    """Return items with unique ids, prefixed if sources share an id; refuse repeats in a source."""
     by_id: dict[str, list[SourceItem]] = {}
     for item in items:
         by_id.setdefault(item.id, []).append(item)

@@ -1,6 +1,6 @@
-"""Grades for every candidate of the pool, by the judge of `r2med judge` with its rubrics.
+"""Grade every candidate of the pool with the judges and rubrics of `r2med judge`.
 
-Grades between relevant and not relevant are kept apart as undecided: they are published, but are
+Candidates with a grade between relevant and not relevant are undecided: they are published, but are
 neither positives nor negatives.
 """
 
@@ -37,7 +37,7 @@ class JudgeSettings:
     """The table `[judge]` of build.toml."""
 
     judges: tuple[str, ...] = ()
-    """Language models; several vote."""
+    """Language models that grade; several models vote."""
     rubric: str = "reasoning"
     """A rubric of the package, or a TOML file."""
     samples: int = setting(default=1, least=1)
@@ -53,7 +53,7 @@ class JudgedCandidate:
     grade: int
     scores: dict[str, float]
     relevant: bool | None
-    """None where the grade is undecided."""
+    """None if the grade is undecided."""
     rationale: str
 
 
@@ -67,7 +67,7 @@ class JudgeOutcome:
 
 @dataclass(frozen=True)
 class PreparedJudging:
-    """The working task, its pool and the panel, ready to be asked."""
+    """The working task, its pool, and the panel of judges; nothing has been asked yet."""
 
     task: Task
     pool: Pool
@@ -75,7 +75,7 @@ class PreparedJudging:
     settings: JudgeSettings
 
     def estimate(self) -> list[tuple[str, RequestEstimate]]:
-        """Return what judging would use, by judge model."""
+        """Return the expected calls, tokens and cost of judging, by judge model."""
         from r2med.judge.judging import items_of
 
         return self.panel.estimate(items_of(self.task, self.pool.ask))
@@ -200,7 +200,7 @@ def find_judgement_set(folder: BuildFolder, task: Task, resources_warn: Any) -> 
 
 
 def _to_pool(task: Task, candidates: Sequence[Candidate]) -> Pool:
-    """Return the pool of the judge: equal texts for one query are asked about once."""
+    """Return the candidates as a judging pool, which asks once about equal texts for a query."""
     texts = texts_of(task, {candidate.document_id for candidate in candidates})
     first: dict[tuple[str, str], Pair] = {}
     ask: list[Pair] = []
@@ -252,7 +252,7 @@ def _panel_key(panel: Panel) -> str:
 
 
 def _warn_of_families(panel: Panel, folder: BuildFolder, resources: Resources) -> None:
-    """Warn where a judge shares a model family with a system of the pool or the item writer."""
+    """Warn if a judge is of the same model family as a pooled system or the writer of the items."""
     judging = families_of(name for chat in panel.judges for name in (chat.llm.name, chat.llm.model))
     pool, items = folder.record("pool"), folder.record("items")
     for system in pool.models if pool else ():

@@ -1,7 +1,7 @@
-"""The judged texts of a task, in the groups that probes compare: positives with three others.
+"""The judged texts of a task, in groups: positives, and three groups that probes compare them with.
 
-*Hard negatives* are documents with a score of 0 for a query. *Never positive* are those among them
-that no query has as a positive. *Background* are documents that no query has judged.
+*Hard negatives* are documents with a score of 0 for a query. *Never positive* are hard negatives
+that are positive for no query. *Background* are documents that are judged for no query.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class JudgedTexts:
         return frozenset(d for query in self.queries for d in query.negatives) - self.positives
 
     def negatives_of(self, query: JudgedQuery, against: Against) -> tuple[str, ...]:
-        """Return the documents that the positives of a query are compared with."""
+        """Return the documents of group `against` that a query's positives are compared with."""
         if against == "background":
             return self.background
         if against == "hard negatives":
@@ -96,10 +96,10 @@ class JudgedTexts:
     def compare_documents(
         self, scores: Mapping[str, float | None], against: Against
     ) -> Preference | None:
-        """Compare scores that do not depend on the query; documents scored None are left out.
+        """Return how often positives score higher than group `against`, by one score per document.
 
-        Against hard negatives, pairs are formed within each query. Against the background every
-        positive counts once, whatever its queries.
+        Documents scored None are left out. Pairs are formed within each query, except against the
+        background, where every positive counts once, even if several queries share it.
         """
         if against == "background":
             background = _present(scores[d] for d in self.background)
@@ -110,7 +110,10 @@ class JudgedTexts:
     def compare_pairs(
         self, score: Callable[[JudgedQuery, str], float | None], against: Against
     ) -> Preference | None:
-        """Compare scores that depend on the query, within each query."""
+        """Return how often positives score higher than group `against`, within each query.
+
+        Documents that `score` gives None for a query are left out.
+        """
 
         def groups() -> Iterator[Group]:
             for query in self.queries:
@@ -125,7 +128,7 @@ class JudgedTexts:
 def prefer(groups: Iterable[Group]) -> Preference | None:
     """Return the share of pairs in which the positive scores higher; ties count one half.
 
-    The interval resamples the groups. None if there is no pair.
+    The confidence interval resamples whole groups. The result is None if there is no pair.
     """
     wins, totals = [], []
     for positives, negatives in groups:
@@ -140,7 +143,7 @@ def prefer(groups: Iterable[Group]) -> Preference | None:
 
 
 def _interval(wins: Floats, totals: NDArray[np.int64]) -> Interval:
-    """Return percentiles of the share when groups are resampled."""
+    """Return the bootstrap interval of the share of wins; groups are resampled."""
     random = np.random.default_rng(SEED)
     drawn = random.multinomial(len(wins), np.full(len(wins), 1 / len(wins)), size=_RESAMPLES)
     shares = (drawn @ wins) / (drawn @ totals)
@@ -154,7 +157,7 @@ def _present(scores: Iterable[float | None]) -> list[float]:
 
 
 def _sample(document_ids: Iterable[str], size: int) -> list[str]:
-    """Return `size` ids by a hash of their names, so that the choice never changes."""
+    """Return `size` ids, chosen by a hash of each id, so that the choice never changes."""
     ids = list(document_ids)
     if len(ids) <= size:
         return ids

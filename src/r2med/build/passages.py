@@ -1,7 +1,7 @@
 """Split the sections of a document at sentences, and regroup sentences to passages of equal size.
 
-A token is a word, a number, a punctuation mark or a Chinese or Japanese character. This is our
-count, not the one of any model, and the size of a passage is a setting.
+A token is a word, a number, a punctuation mark or a Chinese or Japanese character. This count is
+our own, not that of a model's tokenizer. The size of a passage is a setting.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _strip(text: str, span: Span) -> Span | None:
 
 
 def _cut(text: str, span: Span, tokens: int) -> Iterator[tuple[Span, int]]:
-    """Yield a sentence with its tokens; one that is much too long is cut between tokens."""
+    """Yield a sentence and its number of tokens; a much too long sentence is cut into parts."""
     size = count_tokens(text[span[0] : span[1]])
     if size <= _MOST_PASSAGES * tokens:
         yield span, size
@@ -128,7 +128,7 @@ def _cut(text: str, span: Span, tokens: int) -> Iterator[tuple[Span, int]]:
 
 
 def _regroup(sentences: Sequence[tuple[Span, int]], tokens: int) -> Iterator[tuple[Span, int]]:
-    """Join sentences to passages of nearly equal size, as close to `tokens` as their sum allows."""
+    """Join consecutive sentences to passages of nearly equal size, of about `tokens` tokens."""
     total = sum(size for _, size in sentences)
     if not total:
         return

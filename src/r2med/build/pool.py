@@ -1,7 +1,8 @@
 """Candidates for judging: several systems search with the query, the answer and the reasoning.
 
-A pool of one system or one view favours what that system or view finds, so several of different
-families search with all three views. Documents that a source links to are candidates too.
+A pool of one system or one view favours the documents that this system or view finds, so several
+systems of different families search with all three views. Documents that a source links to are
+candidates too.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class PoolSettings:
     """The table `[pool]` of build.toml."""
 
     systems: tuple[str, ...] = ("bm25", "medcpt", "bge")
-    """Systems that search; R2MED's authors name these three."""
+    """Systems that search; the default is the three that R2MED's authors name."""
     views: tuple[str, ...] = VIEWS
     depth: int = setting(default=20, least=1)
-    """Documents per query, view and system; theirs is not published."""
+    """Documents per query, view and system; R2MED's depth is not published."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,18 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Coverage:
-    """The candidates that a view or a system adds to the pool."""
+    """How many candidates a view or a system adds to the pool."""
 
     name: str
     found: int
-    """Candidates that it found."""
+    """Candidates that this view or system found."""
     unique: int
-    """Candidates that no other view or system found."""
+    """Candidates that only this view (or only this system) found."""
 
 
 @dataclass(frozen=True)
 class PoolOutcome:
-    """The pool and what its views and systems add."""
+    """The pool, and how many candidates each view and each system adds."""
 
     candidates: tuple[Candidate, ...]
     views: tuple[Coverage, ...]
@@ -195,7 +196,7 @@ def load_pool(folder: BuildFolder) -> list[Candidate]:
 
 
 def family_of(system: str) -> str:
-    """Return what decides which documents a system finds: lexical, or the checkpoints it uses."""
+    """Return a system's retrieval family: the checkpoints that retrieve, or the name of BM25."""
     names = set()
     for unit, entry in parts_of(system):
         if entry is None or entry.stage in ("fusion", "reranker"):
@@ -206,7 +207,7 @@ def family_of(system: str) -> str:
 
 
 def view_texts(items: Sequence[BuildItem], view: str) -> dict[str, str]:
-    """Return the text of a view by item; items without it are left out."""
+    """Return the text of a view (such as the answer) by item id; empty texts are left out."""
     texts = {item.id: str(getattr(item, view)) for item in items}
     return {item_id: text for item_id, text in texts.items() if text.strip()}
 
@@ -259,7 +260,7 @@ def _comparable(text: str) -> str:
 
 
 def _linked_documents(folder: BuildFolder, items: Sequence[BuildItem]) -> dict[str, list[str]]:
-    """Return the passages of the documents that items link to."""
+    """Return, by item id, the passages of the documents that an item links to."""
     if not any(item.references for item in items) or not folder.passages_path.is_file():
         return {}
     by_source: dict[str, list[str]] = {}

@@ -19,7 +19,7 @@ _QUESTION = "1"
 def read_posts(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yield the line and the attributes of every question, with its `accepted_answer`.
 
-    The accepted answer is empty where a question has none.
+    `accepted_answer` is empty if a question has no accepted answer.
 
     Raises:
         DataError: A row cannot be read, or the file has none.

@@ -72,7 +72,7 @@ Terms = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class ProbeFigure:
-    """One rule, the documents it is compared with, and its figure."""
+    """The figure of one rule, and the group of documents that positives are compared with."""
 
     probe: str
     feature: str
@@ -82,18 +82,19 @@ class ProbeFigure:
     """None if there is nothing to compare, such as a task without hard negatives."""
     low: float | None = None
     high: float | None = None
-    """Limits of the 95 % interval of a preference."""
+    """`low` and `high` are the limits of the 95 % interval of a preference."""
     pairs: int = 0
 
     @property
     def is_outside(self) -> bool | None:
-        """Whether the figure lies outside the limits; None if it has none or was not measured."""
+        """Whether the figure exceeds our limits; None for shares and unmeasured figures."""
         return self.exceeds(MOST, MOST_GAIN)
 
     def exceeds(self, most: float, most_gain: float) -> bool | None:
         """Whether a preference is above `most` or below 1 - `most`, or a gain above `most_gain`.
 
-        A classifier that prefers other documents to positives finds none, so it has no lower limit.
+        Classifiers have no lower limit, because a classifier that prefers other documents does not
+        find the positives.
         """
         if self.value is None or self.unit == "share":
             return None
@@ -123,13 +124,13 @@ class ProbeTable(Tabular):
     hard_negatives: int
     never_positive: int
     background: int
-    """Documents of the background that were compared, at most 2,000."""
+    """Background documents that positives were compared with; at most 2,000."""
     figures: tuple[ProbeFigure, ...]
 
     is_drawn = True
 
     def find(self, probe: str, feature: str, against: str = "") -> ProbeFigure:
-        """Return a figure by its names.
+        """Return the figure of a probe's rule (`feature`) against a group of documents.
 
         Raises:
             KeyError: There is no such figure.
@@ -140,7 +141,7 @@ class ProbeTable(Tabular):
         raise KeyError(f"no figure {probe}, {feature}, {against or 'without comparison'}")
 
     def farthest(self, probe: str, against: str) -> ProbeFigure | None:
-        """Return the preference of a probe that is farthest from chance; None if none exists."""
+        """Return a probe's figure whose preference is farthest from chance; None without any."""
         figures = (
             figure
             for figure in self.figures
@@ -208,7 +209,7 @@ def probe_task(
 
 
 def find_answer_terms(task: Task) -> dict[str, tuple[str, ...]]:
-    """Return words that name the answer of each query, where the data has them."""
+    """Return terms that name a query's answer, by query id; queries without terms are left out."""
     terms: dict[str, tuple[str, ...]] = {
         query_id: (answer.strip(" ."),)
         for query_id, answer in zip(
@@ -227,7 +228,7 @@ def find_answer_terms(task: Task) -> dict[str, tuple[str, ...]]:
 
 
 def find_shared_sentences(judged: JudgedTexts, *, least_words: int = 6) -> list[str]:
-    """Return sentences that two documents have in common."""
+    """Return the sentences of `least_words` or more words that several documents contain."""
     counts = Counter(
         sentence
         for text in judged.texts.values()
@@ -240,7 +241,7 @@ def find_shared_sentences(judged: JudgedTexts, *, least_words: int = 6) -> list[
 
 
 class AnswerNames:
-    """Which documents name which answers, and where."""
+    """Finds where documents name the answers of a task."""
 
     def __init__(self, judged: JudgedTexts, terms: Terms) -> None:
         """Compile the terms of every query that has any."""
@@ -252,17 +253,17 @@ class AnswerNames:
         }
 
     def position(self, query_id: str, document_id: str) -> float | None:
-        """Relative position of the first name of a query's answer; None if it is not named."""
+        """Return where a document first names a query's answer, from 0 to 1; None if nowhere."""
         if query_id not in self.patterns:
             return None
         return self._first(document_id, [self.patterns[query_id]])
 
     def first_position(self, document_id: str) -> float | None:
-        """Relative position of the first name of any answer of the task."""
+        """Return where a document first names any of the task's answers, from 0 to 1, or None."""
         return self._first(document_id, self.patterns.values())
 
     def count(self, document_id: str) -> int:
-        """Number of different answers of the task that a document names."""
+        """Return the number of different answers of the task that a document names."""
         text = self._texts[document_id]
         return len({p.pattern for p in self.patterns.values() if p.search(text)})
 
@@ -273,7 +274,7 @@ class AnswerNames:
 
 
 def _compile_terms(terms: Sequence[str]) -> re.Pattern[str]:
-    """Match terms at the start of a word; short ones as whole words with their capitals."""
+    """Return a pattern for terms at the start of a word; short terms match whole, by case."""
     parts = [
         rf"(?-i:\b{re.escape(term)}\b)" if len(term) < _SHORTEST_TERM else rf"\b{re.escape(term)}"
         for term in sorted(terms)
@@ -299,7 +300,7 @@ def _compare_all(
 
 
 def _surface_figures(judged: JudgedTexts) -> Iterator[ProbeFigure]:
-    """Compare length, typography and wording."""
+    """Compare length, typography and wording of positives with those of other documents."""
     for feature, length in LENGTHS.items():
         yield from _compare_all(judged, "length", feature, length)
         lengths = [length(judged.texts[document_id]) for document_id in judged.positives]
@@ -318,7 +319,7 @@ def _surface_figures(judged: JudgedTexts) -> Iterator[ProbeFigure]:
 
 
 def _opening_figures(judged: JudgedTexts) -> Iterator[ProbeFigure]:
-    """Compare forms of the first words that many judged documents share."""
+    """Compare how often positives and others begin with each common form of opening."""
     judged_ids = {d for query in judged.queries for d in (*query.positives, *query.negatives)}
     counts = Counter(opening_form(judged.texts[document_id]) for document_id in judged_ids)
     for form, count in sorted(counts.items()):
@@ -332,7 +333,7 @@ def _opening_figures(judged: JudgedTexts) -> Iterator[ProbeFigure]:
 
 
 def _person_figures(judged: JudgedTexts) -> Iterator[ProbeFigure]:
-    """Compare whether a document has a person of the query's age or occupation."""
+    """Compare how often documents name a person of the query's age or occupation."""
     ages = {document_id: _first_age(text) for document_id, text in judged.texts.items()}
     occupations = {
         document_id: OCCUPATIONS.intersection(find_words(text))
@@ -393,7 +394,7 @@ def _classifier_figures(judged: JudgedTexts) -> Iterator[ProbeFigure]:
 
 
 def _owner_figures(judged: JudgedTexts, run: Run, judgements: Judgements) -> Iterator[ProbeFigure]:
-    """Measure whether a positive belongs to one query, so that other queries give it away."""
+    """Measure how many positives belong to one query only, and BM25's gain from using that."""
     owners = Counter(document_id for query in judged.queries for document_id in query.positives)
     yield _share("owners", "positives of a single query", [n == 1 for n in owners.values()])
     if owners and len(judged.queries) > 1:
@@ -404,7 +405,7 @@ def _owner_figures(judged: JudgedTexts, run: Run, judgements: Judgements) -> Ite
 def _run_figures(
     judged: JudgedTexts, run: Run, judgements: Judgements, answers: AnswerNames
 ) -> Iterator[ProbeFigure]:
-    """Measure BM25 times the number of answers named, and how often its first hit is wrong."""
+    """Measure BM25's gain from counting answers, and how often its first hit is a negative."""
     if not judged.positives:
         return
     if answers.patterns:
@@ -436,7 +437,7 @@ def _gain(
 
 
 def _subtract_others(run: Run) -> Run:
-    """Subtract from every score the best score of the document for another query."""
+    """Return the run with each document's best score for another query subtracted."""
     best: dict[int, list[float]] = {}
     for document, score in zip(run.documents.tolist(), run.scores.tolist(), strict=True):
         best.setdefault(document, []).append(score)
@@ -457,7 +458,7 @@ def _multiply(run: Run, factors: Mapping[str, float]) -> Run:
 
 
 def _rescore(run: Run, correct: Callable[[int, float], float]) -> Run:
-    """Return the run with every score corrected and every list sorted again."""
+    """Return the run with `correct(document, score)` as scores and every list sorted again."""
     ids = run.document_ids.to_pylist()
     lists = {}
     for row, query_id in enumerate(run.query_ids.to_pylist()):

@@ -1,7 +1,8 @@
 """Ask a language model with a prompt of the build, and read the JSON object in its answer.
 
-Prompts are TOML files in `prompts/`; a file of the same name in FOLDER/prompts replaces one. Every
-answer is cached as it arrives, so a stage that was killed continues where it stopped.
+Prompts are TOML files in `prompts/`; a file of the same name in FOLDER/prompts replaces the
+packaged prompt. Every answer is cached as it arrives, so a stage that was killed continues where it
+stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _TRAILING_COMMA = re.compile(r",\s*}")
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """A prompt and a reader of its answers."""
+    """A prompt of the build, and the function that reads its answers."""
 
     name: str
     prompt: Prompt
@@ -58,7 +59,7 @@ class Question(Generic[T]):
 
 
 def load_question(name: str, read: Read[T], prompts_folder: Path) -> Question[T]:
-    """Return a prompt of the package, or the user's file of the same name."""
+    """Load a prompt of the package, or the file of that name in `prompts_folder` if it exists."""
     shipped = files("r2med.build") / "prompts" / f"{name}.toml"
     return Question(name, load_prompt(name, shipped, prompts_folder / f"{name}.toml"), read)
 
@@ -70,7 +71,7 @@ def open_chat(name: str, resources: Resources, option: str) -> Chat:
 
 
 def find_model(name: str) -> str:
-    """Return what the server calls a language model, such as `Qwen/Qwen2.5-7B-Instruct`."""
+    """Return a language model's name on its server, such as `Qwen/Qwen2.5-7B-Instruct`."""
     entry_name, _ = _split_options(name, "model")
     return find_llm(entry_name, allow_unknown=True).model
 
@@ -92,10 +93,10 @@ def ask_all(
     most_unreadable: float = 1.0,
     show: Progress = lambda *_: None,
 ) -> list[T | None]:
-    """Ask about every conversation, `samples` times; unreadable answers are asked for once more.
+    """Send every conversation `samples` times; if an answer is unreadable, ask once more.
 
     Returns:
-        One value per conversation and sample, in this order; None where no answer was readable.
+        One value per conversation and sample, in this order; None for an unreadable answer.
 
     Raises:
         DataError: More than the share `most_unreadable` of the answers cannot be read.

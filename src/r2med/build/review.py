@@ -1,6 +1,6 @@
-"""Labels of people for a sample of the candidates, and whether they agree well enough.
+"""Labels of people for a sample of the candidates, and whether the people agree well enough.
 
-The review is that of `r2med review`, on the working task of the build. Labels that people settled
+The review works like `r2med review`, on the working task of the build. Labels that people settled
 or agree on replace the grades of the judge when the benchmark is frozen.
 """
 
@@ -25,25 +25,25 @@ from r2med.tasks.task import Task
 
 @dataclass(frozen=True)
 class ReviewSettings:
-    """The table `[review]` of build.toml; R2MED's own figures are not published."""
+    """The table `[review]` of build.toml; R2MED's authors do not publish their values."""
 
     size: int = setting(default=200, least=1)
     """Pairs in the queue of every reviewer."""
     reviewers: int = setting(default=2, least=1)
-    """People who must have labelled pairs."""
+    """Number of people who must have labelled pairs."""
     least_agreement: float = setting(default=0.67, least=-1, most=1)
     """Krippendorff's alpha that must be reached."""
 
 
 @dataclass(frozen=True)
 class ReviewState:
-    """How far the review is, as the freeze and the card report it."""
+    """Progress of the review and agreement of its reviewers, for the freeze and the card."""
 
     reviewers: int
     pairs: int
-    """Pairs with a label."""
+    """Number of pairs with a label."""
     shared_pairs: int
-    """Pairs with labels of at least two people."""
+    """Number of pairs with labels of at least two people."""
     alpha: float | None
     least_agreement: float
     wanted_reviewers: int
@@ -51,7 +51,7 @@ class ReviewState:
 
     @property
     def is_reached(self) -> bool:
-        """Whether enough people labelled pairs and agree as declared."""
+        """Whether enough people labelled pairs, and their alpha reaches `least_agreement`."""
         is_enough = self.reviewers >= self.wanted_reviewers
         if self.wanted_reviewers == 1:
             return is_enough
@@ -83,7 +83,7 @@ class OpenReview:
 
 
 def open_review(folder: BuildFolder, *, warn: Warn) -> OpenReview:
-    """Return the review of a build, with the queue stored or extended.
+    """Open the review of a build; create its queue, or extend the stored queue.
 
     Raises:
         UsageError: The judge stage has not finished, or is out of date.
@@ -113,7 +113,7 @@ def report_build_review(folder: BuildFolder, *, warn: Warn) -> ReviewReport:
 
 
 def record_review(folder: BuildFolder, *, warn: Warn) -> tuple[BuildRecord, ReviewState]:
-    """Write the record of the review stage, and return it with the state."""
+    """Write the record of the review stage; return the record and the state of the review."""
     settings = folder.stage_settings("review", ReviewSettings)
     with folder.hold("review"):
         state, labels = read_review(folder, warn=warn)

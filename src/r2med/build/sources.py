@@ -1,7 +1,7 @@
 """Read the questions that a benchmark starts from: exams, posts, case reports and tables.
 
-Every format becomes `SourceItem`s. Nothing is guessed about a row that has no question or answer:
-it is reported with its file and line, and left out.
+Rows of every format become `SourceItem`s. A row without a question or an answer is left out and
+reported with its file and line.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _TAG = re.compile(r"<[^>]+>")
 
 @dataclass(frozen=True)
 class SourceItem:
-    """A question with its answer, as its source has it."""
+    """A question with its answer, unchanged from the source."""
 
     id: str
     question: str
@@ -100,7 +100,7 @@ class ItemSource:
 
     path: Path
     name: str
-    """The path as build.toml has it, which records and cards show."""
+    """The path as written in build.toml, shown in records and cards."""
     format: Format
     licence: str
     columns: Mapping[str, str]
@@ -150,14 +150,14 @@ def _read_source(folder: BuildFolder, entry: Mapping[str, Any], where: str) -> I
 
 
 def read_items(source: ItemSource) -> Iterator[SourceItem | InvalidRow]:
-    """Yield the items of a source, and its rows that cannot be used."""
+    """Yield an item for each row of a source, or an `InvalidRow` if the row cannot be used."""
     for line, row in _rows(source):
         outcome = _to_item(source, line, row)
         yield InvalidRow(source.name, line, outcome) if isinstance(outcome, str) else outcome
 
 
 def _to_item(source: ItemSource, line: int, row: Mapping[str, Any]) -> SourceItem | str:
-    """Return an item, or what is wrong with the row."""
+    """Return the item of a row, or a description of the row's problem."""
     values = {name: _find_value(source, row, name) for name in _FIELDS}
     question, answer = _text(values["question"]), _text(values["answer"])
     if source.format == "stackexchange":

@@ -1,6 +1,6 @@
-"""Features of a text that say how it was written and nothing about what it says.
+"""Features of a text's style that are independent of its content.
 
-They are rates per word or per sentence, so that they do not repeat the length of the text.
+The features are rates per word or per sentence, so that they do not depend on the text's length.
 """
 
 from __future__ import annotations

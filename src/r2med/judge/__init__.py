@@ -9,7 +9,7 @@ The Python API for other packages, in the order in which it is used:
     judgements = panel.ask(items)                      # votes, combined scores, grade, rationale
     rubric.is_relevant(judgement.grade)                # True, False, None = undecided
 
-Judgements that are kept belong to a named set (`store`), which a review by people then checks:
+Stored judgements belong to a named set (`store`), which a review by people then checks:
 
     judged = JudgementStore(results, warn=warn).open(SetDescription(...))
     judged.add(judgements)                             # append-only, on disk when it returns
@@ -32,7 +32,7 @@ answers cannot be read. Grades and labels share the rubric's scale, so that judg
 compared directly. A rubric for other material declares other fields, for example question,
 reference and response for generated answers.
 
-`added.choose_judgements` returns the judgements that `--judgements` means, `rescore` measures
+`added.choose_judgements` returns the judgements that `--judgements` selects, `rescore` measures
 stored results with them, `effects` and `reporting` show the changes.
 
 Modules: `rubric`, `grades` (the one reader of answers), `panel`, `pool`, `judging`, `store`,

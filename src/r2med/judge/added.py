@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class ChosenJudgements:
-    """The judgements that --judgements asks for, and the label that every table shows."""
+    """The judgements that --judgements selects, with counts of the added ones."""
 
     choice: str
     judgements: Judgements
@@ -48,11 +48,11 @@ class ChosenJudgements:
     undecided: int = 0
     """Pairs left out because they are neither relevant nor irrelevant."""
     copied: int = 0
-    """Added pairs whose text equals one that the benchmark judged."""
+    """Added pairs whose document has the same text as one that the benchmark judged."""
 
     @property
     def label(self) -> str:
-        """What tables, pages and exports say about scores with these judgements."""
+        """The label of scores with these judgements in tables, pages and exports."""
         if self.choice == BENCHMARK:
             return "benchmark judgements"
         return (
@@ -62,7 +62,7 @@ class ChosenJudgements:
 
 
 def choose_judgements(task: Task, choice: str, results: Path, *, warn: Warn) -> ChosenJudgements:
-    """Return the judgements of a task that `benchmark`, `all`, `review` or a set's name means.
+    """Return a task's judgements for the choice `benchmark`, `all`, `review` or a set's name.
 
     Raises:
         MissingError: The task has no set of this name.
@@ -94,8 +94,8 @@ def choose_judgements(task: Task, choice: str, results: Path, *, warn: Warn) -> 
 def add_judgements(task: Task, sources: Sequence[Source], *, choice: str = ALL) -> ChosenJudgements:
     """Add grades to a task's own judgements.
 
-    The first source that decides a pair counts, except that several judges vote: the majority
-    counts, and a tie is not relevant.
+    Labels of people replace the grades of judges. Without a label of people, several judges vote on
+    a pair: the majority counts, and a tie means not relevant.
     """
     scores, undecided = _decide(sources, is_graded=_is_graded(task))
     judged = task.judgements.by_query()
@@ -119,9 +119,9 @@ def add_judgements(task: Task, sources: Sequence[Source], *, choice: str = ALL) 
 
 
 def copy_to_equal_texts(task: Task) -> dict[Pair, int]:
-    """Return the benchmark's scores for unjudged documents whose text equals a judged one.
+    """Return scores for unjudged documents that have the same text as a judged document.
 
-    Where equal texts have different scores, the highest counts.
+    If equal texts have different scores, the highest is returned.
     """
     encoded = task.corpus.texts.take(pa.array(task.corpus.last_rows)).dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -206,7 +206,7 @@ def _source(judged: JudgementSet, task: Task) -> Source:
 
 
 def _read_people(task: Task, results: Path, warn: Warn) -> list[Source]:
-    """Return the labels of people as one source; none without a review of these texts."""
+    """Return the labels of people as one source; empty without a review of these texts."""
     store = ReviewStore(results, task.name, task.suite, warn=warn)
     if not store.exists:
         return []

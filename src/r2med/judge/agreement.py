@@ -31,7 +31,7 @@ _BLOCK = 200
 
 @dataclass(frozen=True)
 class Statistic:
-    """A value with its bootstrap interval; None where the labels do not vary enough for one."""
+    """A statistic with its bootstrap interval; each is None if the labels vary too little."""
 
     value: float | None
     interval: Interval | None = None
@@ -74,7 +74,7 @@ def krippendorff_alpha(table: NDArray[Any], *, level: Level = "ordinal") -> floa
         level: How distances between labels are measured.
 
     Returns:
-        Alpha, or None where fewer than two units have two labels, or all labels are equal.
+        Alpha, or None if fewer than two units have two labels, or if all labels are equal.
     """
     coincidences, values = _unit_coincidences(np.asarray(table, dtype=np.float64))
     return _none_if_nan(_alpha(coincidences.sum(axis=0), values, level))
@@ -139,7 +139,7 @@ class Detection:
 
     @property
     def false_alarms(self) -> float | None:
-        """Share of the pairs that are not relevant that were called relevant."""
+        """The false positive rate: the share of the not relevant pairs that was called relevant."""
         return self.false_positives / self.negatives if self.negatives else None
 
     @property
@@ -197,7 +197,7 @@ class RaterPair:
     percent: Statistic
     kappa: Statistic
     weighted_kappa: Statistic
-    """Quadratic weights: a label one step away counts less than one three steps away."""
+    """Kappa with quadratic weights: a label one step away counts less than one three steps away."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +290,7 @@ def _agreement(counts: Counts) -> Counts:
 
 
 def _kappa(counts: Counts, weights: Weights) -> Counts:
-    """Return kappa of confusion matrices, stacked along leading axes; NaN where undefined."""
+    """Return the kappa of each confusion matrix in a stack (leading axes); NaN if undefined."""
     positions = np.arange(counts.shape[-1])
     distances = np.abs(positions[:, None] - positions[None, :]).astype(np.float64)
     if weights == "none":
@@ -305,7 +305,7 @@ def _kappa(counts: Counts, weights: Weights) -> Counts:
 
 
 def _unit_coincidences(table: Counts) -> tuple[Counts, Counts]:
-    """Return one coincidence matrix per unit with two or more labels, and the labels in order."""
+    """Return a coincidence matrix per unit with two or more labels, and the sorted label values."""
     if table.ndim != 2:
         raise DataError("agreement needs a table of raters by units.")
     values = np.unique(table[~np.isnan(table)])
@@ -319,7 +319,7 @@ def _unit_coincidences(table: Counts) -> tuple[Counts, Counts]:
 
 
 def _alpha(coincidences: Counts, values: Counts, level: Level) -> Counts:
-    """Return alpha of coincidence matrices, stacked along leading axes; NaN where undefined."""
+    """Return the alpha of each coincidence matrix in a stack (leading axes); NaN if undefined."""
     totals = coincidences.sum(axis=-1)
     pairs = totals.sum(axis=-1)
     distances = _distances(totals, values, level)
@@ -330,7 +330,7 @@ def _alpha(coincidences: Counts, values: Counts, level: Level) -> Counts:
 
 
 def _distances(totals: Counts, values: Counts, level: Level) -> Counts:
-    """Return squared distances between labels; ordinal ones depend on how often each is used."""
+    """Return squared distances between labels; ordinal distances depend on label frequencies."""
     if level == "nominal":
         return np.asarray(values[:, None] != values[None, :], dtype=np.float64)
     if level == "interval":

@@ -26,7 +26,7 @@ _THIRDS = 3
 
 @dataclass(frozen=True)
 class Stratum:
-    """Calibration on a third of the pairs, by a value of the pair."""
+    """Calibration on a third of the pairs, sorted by passage length or by shared words."""
 
     by: str
     low: float
@@ -36,7 +36,7 @@ class Stratum:
 
     @property
     def name(self) -> str:
-        """The third in words, with its lowest and highest value."""
+        """The name of the third, with its lowest and highest length or share of words."""
         if self.by == _OVERLAP:
             return f"shared words {100 * self.low:.0f} to {100 * self.high:.0f} %"
         return f"length {self.low:,.0f} to {self.high:,.0f}"
@@ -44,7 +44,7 @@ class Stratum:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A judge against relevance judgements, on pairs that both have decided."""
+    """How a judge agrees with known relevance, on pairs that both have decided."""
 
     judge: str
     reference: str
@@ -52,14 +52,14 @@ class Calibration:
     """Calibration pairs with a grade."""
     undecided: int
     by_grade: Mapping[int, tuple[int, int]]
-    """Pairs of each grade: known to be not relevant, known to be relevant."""
+    """Pairs by grade: number known to be not relevant, number known to be relevant."""
     detection: Detection
     kappa: Statistic
     strata: tuple[Stratum, ...]
 
     @property
     def is_usable(self) -> bool:
-        """Whether any pair was decided, without which added judgements are not scored."""
+        """Whether any pair was decided; otherwise added judgements are not used for scores."""
         return self.detection.units > 0
 
     def to_json(self) -> dict[str, Any]:
@@ -133,13 +133,13 @@ def calibrate_set(judged: JudgementSet, task: Task) -> Calibration:
 
 
 def passage_lengths(task: Task, pairs: Mapping[Pair, object]) -> dict[Pair, float]:
-    """Return the characters of each pair's passage."""
+    """Return the number of characters of each pair's passage."""
     texts = texts_of(task, {document_id for _, document_id in pairs})
     return {pair: float(len(texts.get(pair[1], ""))) for pair in pairs}
 
 
 def word_overlaps(task: Task, pairs: Mapping[Pair, object]) -> dict[Pair, float]:
-    """Return the share of each query's words, of three letters or more, that its passage has."""
+    """Return, by pair, the share of the query's words (three letters or more) in the passage."""
     texts = texts_of(task, {document_id for _, document_id in pairs})
     words = cache(_words)
     queries = query_texts(task)
@@ -157,7 +157,7 @@ def _strata(
     relevance: Mapping[Pair, bool],
     values: Mapping[Pair, float],
 ) -> list[Stratum]:
-    """Split pairs in thirds by a value; pairs of one value stay together."""
+    """Calibrate each third of the pairs, sorted by `values`; pairs of equal value stay together."""
     ordered = sorted(decided, key=lambda pair: (values[pair], pair))
     if len(ordered) < _THIRDS:
         return []

@@ -1,4 +1,4 @@
-"""The choice of `--judgements`, for commands that read a results folder."""
+"""Apply the option `--judgements` in commands that read a results folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from r2med.results.record import BENCHMARK, Result
 def results_with_judgements(
     folder: Path, choice: str, *, root: Path | None, warn: Warn
 ) -> Path | Sequence[Result]:
-    """Return the folder itself for the benchmark's judgements, else its results measured again."""
+    """Return `folder` if `choice` is the benchmark, else its results measured with the choice."""
     if choice == BENCHMARK:
         return folder
     from r2med.judge.rescore import rescore_results

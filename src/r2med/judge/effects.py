@@ -1,4 +1,4 @@
-"""What judgements change: scores with and without them, bounds, and the order of systems."""
+"""Effects of added judgements: scores with and without them, bounds, and the order of systems."""
 
 from __future__ import annotations
 
@@ -36,33 +36,35 @@ class Figure:
 
 @dataclass(frozen=True)
 class SystemEffect:
-    """One system's score under every reading of its unjudged documents."""
+    """One system's scores, each with another treatment of its unjudged documents."""
 
     system: str
     judged: float
-    """Share of the first documents that the benchmark has judged."""
+    """Share of the top documents that the benchmark has judged."""
     judged_with: float
-    """The same with added judgements."""
+    """Share of the top documents that the benchmark or added judgements have judged."""
     benchmark: Figure | None
-    """With the benchmark's judgements; None, as the next three, where the task has none."""
+    """Score with the benchmark's judgements. This and the next three scores are None if the task
+    has no judgements.
+    """
     condensed: Figure | None
-    """On lists without unjudged documents; None also where the metric has no such form."""
+    """Score on lists without unjudged documents; also None if the metric has no such form."""
     holes_irrelevant: Figure | None
-    """If all unjudged documents were irrelevant."""
+    """Score if all unjudged documents were irrelevant."""
     holes_relevant: Figure | None
-    """If all unjudged documents of this system were relevant."""
+    """Score if all unjudged documents of this system were relevant."""
     added: Figure | None
-    """With added judgements; None without a calibrated judge."""
+    """Score with added judgements; None without a calibrated judge."""
 
 
 @dataclass(frozen=True)
 class OrderChange:
-    """How the order of systems changes."""
+    """The change in the order of systems between two columns of scores."""
 
     tau: Statistic
     """Kendall's tau-b between the orders, with a bootstrap interval over queries."""
     swaps: tuple[tuple[str, str], ...]
-    """Pairs whose order changes: the first was ahead, the second is."""
+    """Pairs whose order changes: the first system was ahead, the second is ahead now."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,16 +84,16 @@ class JudgeReport(Tabular):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether scores with added judgements are shown."""
+        """Whether all judges are calibrated; otherwise scores with added judgements are hidden."""
         return not self.uncalibrated
 
     @property
     def uncalibrated(self) -> list[str]:
-        """The judges among the sources that were not calibrated."""
+        """Names of the judges without a usable calibration."""
         return uncalibrated_judges(self.choice, self.calibrations)
 
     def to_arrow(self) -> pa.Table:
-        """One row per system; values 0 to 1."""
+        """One row per system; values are from 0 to 1."""
         figures = ("benchmark", "condensed", "holes_irrelevant", "holes_relevant", "added")
         ends = [f"{name}{end}" for name in figures for end in ("", "_low", "_high")]
         columns = {
@@ -155,8 +157,8 @@ def report_effects(
         chosen: Benchmark and added judgements.
         calibrations: One per judge whose judgements were added; without a usable one, scores with
             added judgements are left out.
-        metric: A metric with a cutoff, which is also how deep holes are counted.
-        warnings: Shown with the report.
+        metric: A metric with a cutoff; unjudged documents are counted down to this cutoff.
+        warnings: Warnings that are shown with the report.
     """
     parsed = parse_metric(metric)
     if parsed.cutoff is None:
@@ -202,13 +204,13 @@ def report_effects(
 
 
 def uncalibrated_judges(chosen: ChosenJudgements, calibrations: Sequence[Calibration]) -> list[str]:
-    """Return the judges among the sources without calibration; people need none."""
+    """Return the judges without a usable calibration; labels of people need none."""
     usable = {calibration.judge for calibration in calibrations if calibration.is_usable}
     return [name for name in chosen.sources if name not in usable and name != REVIEW]
 
 
 def fill_holes(run: Run, task: Task, depth: int, score: int) -> Judgements:
-    """Return a task's judgements with a score for every unjudged document of a run's top."""
+    """Return a task's judgements, and `score` for unjudged documents in a run's top `depth`."""
     judged = task.judgements.by_query()
     queries, documents = [], []
     for query_id in judged:
@@ -225,7 +227,10 @@ def fill_holes(run: Run, task: Task, depth: int, score: int) -> Judgements:
 
 
 def compare_orders(columns: Mapping[str, tuple[Matrix, Matrix]]) -> OrderChange:
-    """Compare the order of systems by two columns of scores each, over the same queries."""
+    """Return how the order of systems changes from their first to their second score column.
+
+    Both columns have the scores of the same queries.
+    """
     names = list(columns)
     before = np.stack([columns[name][0] for name in names])
     after = np.stack([columns[name][1] for name in names])
@@ -250,7 +255,7 @@ def compare_orders(columns: Mapping[str, tuple[Matrix, Matrix]]) -> OrderChange:
 
 
 def kendall_tau(first: Matrix, second: Matrix) -> float | None:
-    """Return Kendall's tau-b of two lists of values; None where either has one value only."""
+    """Return Kendall's tau-b of two lists of values; None if all values of a list are equal."""
     a, b = np.triu_indices(len(first), k=1)
     signs = [_signs(values[a] - values[b]) for values in (first, second)]
     untied = np.sqrt(np.count_nonzero(signs[0]) * np.count_nonzero(signs[1]))
@@ -258,7 +263,7 @@ def kendall_tau(first: Matrix, second: Matrix) -> float | None:
 
 
 def _measured_queries(task: Task, judgements: Judgements) -> pa.Array:
-    """Return the queries with judgements of the benchmark, or if it has none, with added ones."""
+    """Return the queries that the benchmark judged; if none, those with added judgements."""
     measured = task.judgements if len(task.judgements) else judgements
     return measured.query_ids.unique()
 

@@ -29,7 +29,7 @@ def families_of(names: Iterable[str]) -> set[str]:
 
 
 def family_patterns() -> Mapping[str, Sequence[str]]:
-    """Return the package's patterns by family, extended by the file of `R2MED_FAMILIES`."""
+    """Return the package's patterns by family, extended by the file that R2MED_FAMILIES names."""
     patterns = dict(read_packaged_toml("judge/families.toml")["families"])
     chosen = os.environ.get(_ENVIRONMENT)
     if chosen:

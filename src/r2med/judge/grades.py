@@ -38,12 +38,12 @@ _FINAL = re.compile(r"\bfinal\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Reading:
-    """The scores in an answer, or the problem that makes it unreadable."""
+    """The scores in an answer, or the problem that makes the answer unreadable."""
 
     scores: Mapping[str, int]
     rationale: str = ""
     problem: str = ""
-    """Empty, or: refused, empty, missing, contradictory, off the scale."""
+    """One of: refused, empty, missing, contradictory, off the scale; "" if readable."""
 
     @property
     def is_readable(self) -> bool:
@@ -99,7 +99,7 @@ def _is_on_scale(score: ScoreScale, value: float) -> bool:
 
 
 def _read_json(text: str, rubric: Rubric) -> Numbers:
-    """Return the scores of the last JSON object that has those the grade needs."""
+    """Return the scores in the last JSON object that has all scores the grade needs."""
     needed = {score.name for score in rubric.graded_scores}
     for values in reversed(list(_objects(text))):
         lowered = {str(key).strip().lower(): value for key, value in values.items()}

@@ -33,14 +33,14 @@ _ENOUGH = 20
 
 @dataclass
 class AnswerCount:
-    """How many answers were read, and why others were not."""
+    """Counts of readable answers, and of unreadable answers by problem."""
 
     readable: int = 0
     problems: Counter[str] = field(default_factory=Counter)
 
     @property
     def total(self) -> int:
-        """All answers."""
+        """Number of all answers, readable or not."""
         return self.readable + self.problems.total()
 
     @property
@@ -64,16 +64,16 @@ class Judged:
 
     judged: JudgementSet
     judged_now: int
-    """Pairs that were judged now, without duplicates."""
+    """Pairs that the judge was asked about now; copies of equal texts are not counted."""
     already: int
-    """Pairs of the pool that the set already had."""
+    """Pairs that the set already had."""
     copied: int
     """Pairs that received the judgement of an equal text."""
     answers: AnswerCount
 
 
 class Collecting:
-    """Answers on their way in a thread, while earlier ones are read and stored.
+    """Collects answers in a thread, while earlier answers are read and stored.
 
     The thread is a daemon, so that Ctrl-C ends the command at once; answers that arrived are kept.
     """
@@ -88,12 +88,12 @@ class Collecting:
     def start_next(
         cls, panel: Panel, chunks: Iterator[Sequence[Item]], show: Show
     ) -> Collecting | None:
-        """Start with the next chunk; None if no chunk is left."""
+        """Start collecting answers about the next chunk; None if no chunk is left."""
         chunk = next(chunks, None)
         return cls(panel, chunk, show) if chunk else None
 
     def wait(self) -> None:
-        """Wait until all answers are here, or one failed."""
+        """Wait until all answers have arrived, or a request failed."""
         self._thread.join()
 
     def result(self) -> Collected:
@@ -112,7 +112,7 @@ class Collecting:
 
 
 def default_rubric(task: Task) -> Rubric:
-    """Return `reasoning` for tasks whose queries all have answers, `graded` otherwise."""
+    """Return the rubric `reasoning` if all queries of a task have answers, else `graded`."""
     answers = task.queries.answers.to_pylist()
     has_answers = bool(answers) and all(answer and answer.strip() for answer in answers)
     return find_rubric("reasoning" if has_answers else "graded")
@@ -208,7 +208,7 @@ def split_chunks(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
 
 
 def check_answers(count: AnswerCount, panel: Panel) -> None:
-    """Stop a judge whose answers cannot be read too often."""
+    """Raise DataError if too many answers of a judge cannot be read."""
     if count.share <= MOST_UNREADABLE:
         return
     reasons = ", ".join(f"{number:,} {problem}" for problem, number in count.problems.most_common())
@@ -222,7 +222,7 @@ def check_answers(count: AnswerCount, panel: Panel) -> None:
 
 
 def _copy_to_duplicates(pool: Pool, judged: JudgementSet) -> int:
-    """Give pairs the judgement of an equal text that was judged for the same query."""
+    """Store the pool's copies of judgements of equal texts for a query; return their number."""
     if not pool.copies:
         return 0
     stored = judged.judgements()

@@ -1,4 +1,4 @@
-"""What judgement sets hold, as tables and files: for `r2med judge list`, `show` and `export`."""
+"""The contents of judgement sets, for `r2med judge list`, `show` and `export`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StoredSets(Tabular):
 
 
 def describe_set(judged: JudgementSet) -> JudgementSetRow:
-    """Count the judgements of a set; pairs of the calibration sample are counted apart."""
+    """Count the judgements of a set; pairs of the calibration sample are counted separately."""
     stored = judged.judgements().values()
     pooled = [judgement for judgement in stored if judgement.purpose == "pool"]
     graded = [judgement.grade for judgement in pooled if judgement.grade is not None]
@@ -99,8 +99,8 @@ def judgement_row(judgement: Judgement, judged: JudgementSet) -> dict[str, Any]:
 def export_set(judged: JudgementSet, form: ExportFormat) -> str:
     """Return a set as text: TREC judgements, one JSON record per line, or CSV.
 
-    TREC judgements have the decided pairs of the pool only, each with its grade where relevant
-    and 0 otherwise.
+    TREC judgements have the decided pairs of the pool only: relevant pairs with their grade, others
+    with 0.
     """
     stored = sorted(judged.judgements().values(), key=lambda judgement: judgement.pair)
     if form == "jsonl":

@@ -54,7 +54,7 @@ class RecordLog:
         return self._records
 
     def close(self) -> None:
-        """End this process's file; a later record begins another."""
+        """Close this process's file; a later `append` starts a new file."""
         self._file.close()
 
     def _read_from(self, path: Path, start: int) -> bool:

@@ -43,14 +43,14 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Collected:
-    """What judges wrote about items, not read yet."""
+    """The texts that judges wrote about items, before scores are read from them."""
 
     items: tuple[Item, ...]
     conversations: Sequence[tuple[Message, ...]]
     requests: Sequence[ChatRequest]
-    """One per conversation and sample, in this order."""
+    """One request per conversation and sample, in this order."""
     answers: Sequence[Sequence[ChatAnswer]]
-    """By judge, in the order of the requests."""
+    """Answers by judge, in the order of the requests."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +64,14 @@ class Panel:
 
     @property
     def identities(self) -> tuple[Mapping[str, object], ...]:
-        """What decides the answers of each judge, as JSON values."""
+        """The settings that decide the answers of each judge, as JSON values."""
         return tuple(_plain(chat.identity) for chat in self.judges)
 
     def ask(self, items: Sequence[Item], *, show: Show = lambda *_: None) -> list[Judgement]:
         """Judge items, in order; an unreadable answer is asked for once more.
 
-        Cached answers are reused. A judgement whose answers are all
-        unreadable has no grade and names the problem.
+        Cached answers are reused. A judgement whose answers are all unreadable has no grade and
+        names the problem.
         """
         return self.judge(self.collect(items, show=show), show=show)
 
@@ -105,7 +105,7 @@ class Panel:
         return [self._judgement(item, messages, cast) for item, messages, cast in rows]
 
     def estimate(self, items: Sequence[Item]) -> list[tuple[str, RequestEstimate]]:
-        """Return what judging would use, by judge model; cached answers are free."""
+        """Return the expected calls, tokens and cost by judge model; cached answers are free."""
         requests = [
             ChatRequest(self.rubric.messages(item.texts), sample=sample)
             for item in items
@@ -124,7 +124,7 @@ class Panel:
         show: Show,
         wait: Callable[[], object],
     ) -> list[Reading]:
-        """Read answers of one judge, the unreadable ones after asking once more."""
+        """Read the answers of one judge, and ask once more where an answer is unreadable."""
         readings = [_read(answer, self.rubric) for answer in answers]
         again = [position for position, reading in enumerate(readings) if not reading.is_readable]
         if not again:
@@ -196,7 +196,7 @@ def open_panel(
 def combine_votes(
     votes: Sequence[Mapping[str, int]], rubric: Rubric, combine: Combine
 ) -> dict[str, float]:
-    """Combine the scores of several votes, score by score; no votes give no scores.
+    """Return the combined vote for each score of a rubric; without votes, an empty result.
 
     A tied majority and a mean half way between two scores take the lower one, since people are
     stricter than judges.
@@ -217,7 +217,7 @@ def combine_votes(
 
 
 def open_model(name: str, remote: Remote, *, option: str) -> Chat:
-    """Return a language model as named by an option, at temperature 0 unless given.
+    """Open the language model that an option names, at temperature 0 unless it sets another.
 
     Raises:
         UsageError: The name is not a model with options in brackets.
@@ -248,13 +248,13 @@ def _retry(request: ChatRequest, answer: ChatAnswer, rubric: Rubric) -> ChatRequ
 
 
 def _rationale(readable: Sequence[tuple[Vote, str]], grade: int | None, rubric: Rubric) -> str:
-    """Return the rationale of a vote that agrees with the combined grade, if any does."""
+    """Return the rationale of a vote for the combined grade, else of any vote."""
     agreeing = [text for vote, text in readable if rubric.grade_of(vote.scores) == grade]
     return next(iter(agreeing or [text for _, text in readable]), "")
 
 
 def hash_messages(messages: Sequence[Message]) -> str:
-    """Return the identity of a conversation."""
+    """Return the hash that identifies a conversation."""
     text = json.dumps([(message.role, message.content) for message in messages])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -23,22 +23,22 @@ CALIBRATION = 100
 
 @dataclass(frozen=True)
 class Pool:
-    """Pairs by what happens to them."""
+    """The pairs that systems retrieved: to be judged, equal in text to others, or judged."""
 
     ask: tuple[Pair, ...]
     """Unjudged pairs with distinct texts per query, which the judge is asked about."""
     copies: Mapping[Pair, Pair]
-    """Unjudged pairs with the text of a pair in `ask`, by that pair."""
+    """Unjudged pairs with the same text as a pair in `ask`, each mapped to that pair."""
     judged_copies: Mapping[Pair, Pair]
-    """Unjudged pairs with the text of a pair that the benchmark judged, by that pair."""
+    """Unjudged pairs with the same text as a judged pair, each mapped to that pair."""
     systems: Mapping[Pair, tuple[str, ...]]
     """The systems that retrieved each unjudged pair."""
     judged: int
-    """Pooled pairs that the benchmark has judged."""
+    """Number of pooled pairs that the benchmark has judged."""
 
     @property
     def size(self) -> int:
-        """Pooled pairs, judged or not."""
+        """Number of pooled pairs, judged or not."""
         return self.judged + len(self.systems)
 
 
@@ -92,7 +92,7 @@ def pool_runs(task: Task, runs: Mapping[str, Run], *, depth: int) -> Pool:
 def _judged_texts(
     judged: Mapping[str, Mapping[str, int]], texts: Mapping[str, str]
 ) -> dict[tuple[str, str], Pair]:
-    """Return the best-judged pair of every query and text."""
+    """Return the pair with the highest score for every query and document text."""
     first: dict[tuple[str, str], Pair] = {}
     for query_id, scores in judged.items():
         best_first = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
@@ -103,7 +103,7 @@ def _judged_texts(
 
 
 def sample_calibration(task: Task, size: int = CALIBRATION) -> list[Pair]:
-    """Sample pairs that the benchmark has judged: half relevant, half not, as far as there are.
+    """Sample pairs that the benchmark has judged: half relevant, half not, as far as available.
 
     The sample depends on the ids only, so that every judge is calibrated on the same pairs.
     """
@@ -121,7 +121,7 @@ def sample_calibration(task: Task, size: int = CALIBRATION) -> list[Pair]:
 
 
 def draw(pairs: Iterable[Pair], purpose: str) -> list[Pair]:
-    """Return pairs in a fixed pseudo-random order, which more pairs do not change."""
+    """Return pairs in a fixed pseudo-random order; adding pairs does not reorder the others."""
 
     def position(pair: Pair) -> bytes:
         return hashlib.sha256("\0".join((purpose, *pair)).encode()).digest()
@@ -141,7 +141,7 @@ def texts_of(task: Task, document_ids: Iterable[str]) -> dict[str, str]:
 
 
 def query_texts(task: Task) -> dict[str, dict[str, str]]:
-    """Return the texts that a rubric may use, by query: query, answer and reasoning."""
+    """Return the texts that a rubric may use (query, answer and reasoning) by query id."""
     queries = task.queries
     columns: dict[str, Sequence[str | None]] = {
         "query": queries.texts.to_pylist(),

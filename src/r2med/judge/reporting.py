@@ -40,7 +40,10 @@ def report_task(
         warn: Callback for user-facing warnings.
     """
     if choice == BENCHMARK:
-        raise UsageError("--judgements benchmark adds nothing; name a set, review or all.")
+        raise UsageError(
+            "--judgements benchmark adds nothing: it selects the task's own judgements. Use the "
+            "name of a set, 'review' or 'all'."
+        )
     chosen = choose_judgements(task, choice, results, warn=warn)
     sets = _sets(task, choice, results, warn)
     warnings = [
@@ -57,7 +60,7 @@ def report_task(
 
 
 def calibrate_sets(task: Task, choice: str, results: Path, *, warn: Warn) -> list[Calibration]:
-    """Calibrate the judgement sets of a choice, against people where the benchmark judged none.
+    """Calibrate the chosen judgement sets, against people if the benchmark judged none of a set.
 
     Args:
         task: The task.

@@ -1,4 +1,4 @@
-"""Measure stored results with added judgements, in memory: stored scores stay as they are."""
+"""Measure stored results with added judgements, in memory; stored scores do not change."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def rescore_results(
 def rescore_result(result: Result, task: Task, chosen: ChosenJudgements) -> Result:
     """Return a result measured with chosen judgements, on the queries that the benchmark judged.
 
-    On a task without judgements all queries with added ones count.
+    On a task without judgements, all queries with added judgements count.
     """
     ties = result.record.system.ties
     metrics = [parse_metric(name) for name in result.scores.columns]
@@ -108,7 +108,7 @@ def _rescore_all(
 def _with_scores(
     record: Record, result: Result, scores: Scores, chosen: ChosenJudgements
 ) -> Record:
-    """Return a record with the figures of new scores, and without figures that cannot be redone."""
+    """Return the record with figures from `scores`, and without those that need a new run."""
     reranking = record.reranking
     if reranking is not None:
         ties = record.system.ties

@@ -1,7 +1,7 @@
 """Review by people: a shared queue, decisions that are on disk at once, and settlement.
 
-The queue is one stratified sample for all reviewers, so that they can be compared; its order is
-shuffled for each of them. The page is blind: codes instead of ids, no system, no grade
+The queue is one stratified sample for all reviewers, so that reviewers can be compared; every
+reviewer sees it in a different order. The page is blind: codes instead of ids, no system, no grade
 of a judge, no label of another reviewer.
 """
 
@@ -91,9 +91,9 @@ class Decision:
     label: int | None = None
     comment: str = ""
     span: str = ""
-    """The part of the passage that supports the label, as selected."""
+    """The part of the passage that the reviewer selected as support for the label."""
     seconds: float | None = None
-    """From the page being shown to the decision."""
+    """Seconds between showing the page and the decision."""
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @property
@@ -120,7 +120,7 @@ def build_queue(
         sets: Judgement sets to check; all must have the same scale of grades.
         size: Pairs in the queue, checks included.
         rubric: What labels mean; by default the rubric of the first set.
-        has_checks: Whether a tenth are pairs of the benchmark; False if items are no documents.
+        has_checks: Whether a tenth are pairs of the benchmark; False if items are not documents.
 
     Raises:
         MissingError: There is nothing to review.
@@ -254,7 +254,7 @@ class ReviewStore:
         return {name: rated for name, rated in sorted(labels.items()) if rated}
 
     def settled_decisions(self) -> dict[Pair, Decision]:
-        """Return the final decision on every settled pair; its `reviewer` settled it."""
+        """Return the decision that settled each pair; its `reviewer` is who settled the pair."""
         with self._guard:
             self._refresh()
             return dict(self._settled)
@@ -269,11 +269,12 @@ class ReviewStore:
         ]
 
     def final_labels(self, rubric: Rubric | None = None) -> dict[Pair, int]:
-        """Return one label per pair: the settled one, or the one that most reviewers gave.
+        """Return one label per pair: the settled label, or the label that most reviewers gave.
 
         Args:
-            rubric: With a rubric, labels that tie but are all relevant, or all not, give the lowest
-                of them. Any other pair whose labels tie is left out until it is settled.
+            rubric: With a rubric, a tie between labels that all mean relevant, or all mean not
+                relevant, gives the lowest label. Other pairs with a tie are left out until they
+                are settled.
         """
         final: dict[Pair, int] = {}
         for pair, labels in self._labels_by_pair().items():
@@ -300,7 +301,7 @@ class ReviewStore:
         return by_pair
 
     def _refresh(self) -> None:
-        """Apply records that were written since, by this process or others."""
+        """Apply records that this or another process has written since the last refresh."""
         records = self._log.read()
         if len(records) == self._applied:
             return
@@ -331,7 +332,7 @@ def label_pair(
     span: str = "",
     seconds: float | None = None,
 ) -> Decision:
-    """Return a valid label of a pair; None skips it.
+    """Return a reviewer's decision to label a pair; the label None skips the pair.
 
     Raises:
         UsageError: The label is not on the scale, or the pair is not in the queue.
@@ -355,7 +356,7 @@ def label_pair(
 def settle_pair(
     queue: ReviewQueue, pair: Pair, label: int, *, settled_by: str, reason: str
 ) -> Decision:
-    """Return the settlement of a pair.
+    """Return the decision that settles a pair with one label.
 
     Raises:
         UsageError: The label is not on the scale, or the reason is missing.
@@ -388,7 +389,7 @@ class AttentionCheck:
 
 
 def check_attention(queue: ReviewQueue, store: ReviewStore) -> list[AttentionCheck]:
-    """Count the labels of known pairs that are right; an undecided label is not."""
+    """Count each reviewer's correct labels of known pairs; an undecided label is not correct."""
     checks = []
     for reviewer, labels in store.labels().items():
         seen = [pair for pair in queue.checks if pair in labels]
@@ -426,7 +427,7 @@ def _candidates(sets: Sequence[JudgementSet], *, exclude: set[Pair]) -> list[_Ca
 
 
 def _stratify(candidates: Sequence[_Candidate], size: int) -> list[Pair]:
-    """Take disputed pairs first, then one of each grade and system in turn."""
+    """Return up to `size` pairs: disputed ones, then one of each grade and system in turn."""
     by_pair = {candidate.pair: candidate for candidate in candidates}
     order = draw(by_pair, "review")
     chosen = dict.fromkeys([pair for pair in order if by_pair[pair].is_disputed][:size])
@@ -450,7 +451,7 @@ def _take_turns(groups: Sequence[Sequence[Pair]]) -> Iterator[Pair]:
 
 
 def _known_pairs(task: Task, size: int) -> dict[Pair, bool]:
-    """Sample pairs that the benchmark judged, relevant and not in turn."""
+    """Sample pairs that the benchmark judged, alternately relevant and not relevant."""
     documents = set(task.corpus.document_ids.to_pylist())
     relevance = {
         (query_id, document_id): score > 0

@@ -1,4 +1,4 @@
-"""Review files for people who run nothing: CSV or spreadsheet out, labels back in.
+"""Export review queues as CSV files or spreadsheets for people without r2med; import labels.
 
 A file has one row per pair: its code, the texts, and empty cells for label and comment. Import
 checks every row before it stores any.
@@ -43,7 +43,7 @@ def export_review(
 ) -> int:
     """Write the queue of a reviewer to a .csv or .xlsx file, and return the number of pairs.
 
-    Labels that the reviewer has given already are in it.
+    The file contains the labels that the reviewer has already given.
     """
     decided = store.decisions(reviewer)
     rows: list[list[str]] = [list(_COLUMNS)]
@@ -71,8 +71,8 @@ def import_review(
     Args:
         path: The file.
         queue: The queue that the file was exported from.
-        reviewer: Whose labels these are.
-        store: Receives the labels.
+        reviewer: Name of the person who labelled the file.
+        store: The review that the labels are added to.
         partial: Accept rows without a label.
 
     Raises:
@@ -176,7 +176,7 @@ def _is_stored(decision: Decision, stored: Decision | None) -> bool:
 
 
 def _neutralise(text: str) -> str:
-    """Return a text that no spreadsheet takes for a formula."""
+    """Return the text, changed if a spreadsheet would take it for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 

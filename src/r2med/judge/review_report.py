@@ -1,4 +1,4 @@
-"""Agreement of reviewers with each other and with the judges, and their attention."""
+"""Agreement of reviewers with each other and with judges, and the reviewers' attention."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ReviewReport(Tabular):
 
     task: str
     agreement: AgreementTable
-    """Reviewers and judges."""
+    """Agreement of all reviewers and judges, in pairs."""
     alpha_of_reviewers: Statistic
-    """Krippendorff's alpha of the reviewers alone; None as value with one reviewer."""
+    """Krippendorff's alpha of the reviewers alone; its value is None with one reviewer."""
     judges: tuple[Calibration, ...]
-    """Each judge against the labels of people."""
+    """Calibration of each judge against the labels of people."""
     attention: tuple[AttentionCheck, ...]
     pairs: int
     disagreements: int

@@ -63,13 +63,13 @@ class Rubric:
     """Fields that may be empty."""
     scores: tuple[ScoreScale, ...]
     grade: str
-    """The score that is the grade, or `lowest` for the lowest of all."""
+    """The name of the score that is the grade, or `lowest` if the lowest score is the grade."""
     irrelevant_to: int
     """The highest grade that means not relevant."""
     relevant_from: int
     """The lowest grade that means relevant; grades between the two are undecided."""
     meanings: Mapping[int, str]
-    """What each grade means, for people who review."""
+    """The meaning of each grade, shown to reviewers."""
     system: str
     user: str
     retry: str
@@ -81,7 +81,7 @@ class Rubric:
 
     @property
     def hash(self) -> str:
-        """Identity of everything that decides a judgement; the file's name does not count."""
+        """Hash of everything that decides a judgement; the file's name is not included."""
         values = {key: value for key, value in asdict(self).items() if key != "name"}
         text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -120,7 +120,7 @@ class Rubric:
 
 
 def find_rubric(name: str) -> Rubric:
-    """Return a rubric of the package by name, or the one in a TOML file.
+    """Return a rubric of the package by name, or the rubric in a TOML file by path.
 
     Raises:
         UsageError: No rubric has this name.
@@ -161,7 +161,7 @@ def read_rubric(path: Path) -> Rubric:
 
 
 def read_stored_rubric(values: Mapping[str, Any]) -> Rubric:
-    """Return the rubric whose fields a stored record has."""
+    """Return the rubric that is stored in a record."""
     restored = dict(values)
     restored["scores"] = tuple(ScoreScale(**score) for score in values["scores"])
     restored["meanings"] = {int(grade): text for grade, text in values["meanings"].items()}

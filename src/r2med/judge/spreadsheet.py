@@ -56,7 +56,7 @@ _LARGEST = 200_000_000
 
 
 def write_spreadsheet(rows: Sequence[Sequence[str]]) -> bytes:
-    """Return rows of texts as the content of an .xlsx file; longer cells are cut at its limit."""
+    """Return rows of texts as the content of an .xlsx file; cells above its limit are cut."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in _FILES.items():

@@ -1,6 +1,6 @@
 """Judgement sets: named, append-only collections of judgements, stored beside results.
 
-They are never mixed with the benchmark's own judgements on disk. A set belongs to the texts of one
+Sets are never mixed with the benchmark's own judgements on disk. A set belongs to the texts of one
 task and to one rubric, judge and way of combining votes, so that all of its judgements mean the
 same; other settings need another name.
 """
@@ -52,9 +52,9 @@ class Judgement:
 
     query_id: str
     item_id: str
-    """The document; for other material, such as generated answers, its id."""
+    """Id of the judged document, or of other material such as a generated answer."""
     grade: int | None
-    """None where no answer could be read; `problem` says why."""
+    """None if no answer could be read; `problem` says why."""
     scores: Mapping[str, float]
     rationale: str
     votes: tuple[Vote, ...]
@@ -63,7 +63,7 @@ class Judgement:
     systems: tuple[str, ...] = ()
     """Systems that retrieved the pair within the pool's depth."""
     duplicate_of: str | None = None
-    """The item with the same text whose judgement this is."""
+    """Id of the item with the same text whose judgement was copied."""
     problem: str = ""
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -96,7 +96,7 @@ class SetDescription:
         return [str(judge["model"]) for judge in self.judges]
 
     def identity(self) -> dict[str, Any]:
-        """Everything that decides the meaning of the set's judgements."""
+        """All settings that decide the meaning of the set's judgements."""
         return {
             "texts": self.texts,
             "rubric": self.rubric.hash,
@@ -165,7 +165,7 @@ class JudgementStore:
         self._warn = warn
 
     def open(self, description: SetDescription) -> JudgementSet:
-        """Return the set of a description, creating it if necessary.
+        """Return the set that a description names, creating it if necessary.
 
         Raises:
             UsageError: The name is taken by a set with another rubric, judge or data.
@@ -200,11 +200,11 @@ class JudgementStore:
         return sets
 
     def graded_sets(self, task: Task) -> list[JudgementSet]:
-        """Return the sets of a task with a grade; an interrupted command leaves one without."""
+        """Return a task's sets with at least one grade; interrupted commands leave empty sets."""
         return [judged for judged in self.sets(task) if judged.grades()]
 
     def find(self, name: str, task: Task) -> JudgementSet:
-        """Return the set of a name on a task.
+        """Return the judgement set of a task by name.
 
         Raises:
             MissingError: The task has no set of this name.
@@ -243,12 +243,12 @@ class JudgementStore:
 
 
 def texts_hash(task: Task) -> str:
-    """Return the identity of a task's documents and queries, without its judgements."""
+    """Return a hash of a task's documents and queries, without its judgements."""
     return column_hash([task.corpus.ids, task.corpus.texts, task.queries.ids, task.queries.texts])
 
 
 def check_name(name: str, content: str = "judgement set") -> None:
-    """Refuse a name that cannot be a folder, or that --judgements gives a special meaning."""
+    """Raise UsageError for a name that cannot be a folder or has a meaning in --judgements."""
     if name in RESERVED or not _NAME.fullmatch(name):
         raise UsageError(
             f"{content} {name!r}: a name has letters, digits, '.', '_', '=' and '-', at most "

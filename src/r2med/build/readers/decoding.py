@@ -22,10 +22,10 @@ _MOST_BINARY = 0.001
 
 
 def decode(data: bytes, *fallbacks: str) -> tuple[str, str]:
-    """Return the text and the encoding it was read with.
+    """Return the text and the name of its encoding.
 
-    A byte order mark decides; otherwise UTF-8, and if that fails the first fallback that fits,
-    cp1252 if none is given.
+    A byte order mark decides. Without one UTF-8 is tried first, then the fallbacks in order (cp1252
+    if none is given).
 
     Raises:
         UnreadableFileError: The file is binary or in an unknown encoding.
@@ -44,7 +44,7 @@ def decode(data: bytes, *fallbacks: str) -> tuple[str, str]:
 
 
 def describe_encoding(encoding: str) -> tuple[str, ...]:
-    """Return a notice for a file that is not UTF-8."""
+    """Return a notice that names the encoding of a file; empty for UTF-8."""
     if encoding in ("utf-8", "utf-8-sig"):
         return ()
     return (f"read as {encoding}",)

@@ -53,7 +53,7 @@ class TextBuilder:
     _length: int = 0
 
     def add(self, text: str, headings: Sequence[str]) -> None:
-        """Add a block; blocks of one heading form one section. Empty blocks are left out."""
+        """Add a block; consecutive blocks with equal headings form a section. Drop empty blocks."""
         block = text.strip()
         if not block:
             return

@@ -80,7 +80,7 @@ def _parse(data: bytes) -> Any:
 
 
 def _replace_entity(match: re.Match[bytes]) -> bytes:
-    """Replace names of HTML, which XML does not define, by numbers; keep all others."""
+    """Return an HTML entity, unknown in XML, as its number; return other entities unchanged."""
     if match[1] in _PREDEFINED:
         return match[0]
     character = html.unescape(match[0].decode("ascii"))
@@ -198,7 +198,7 @@ def _article_id(article: Any) -> str:
 
 
 def _licence(article: Any) -> str:
-    """Return the licence of the article in its usual short form; its address if that is unknown."""
+    """Return the article's licence in its usual short form; an unknown licence as its address."""
     addresses = []
     for element in (*_find_all(article, "license"), *_find_all(article, "license_ref")):
         addresses += [value for name, value in element.attrib.items() if name.endswith("href")]

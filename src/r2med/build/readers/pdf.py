@@ -1,6 +1,7 @@
 """PDF files: the text of their pages, without running heads and hyphens at line ends.
 
-Pages are extracted in another process, so that a hostile file costs its limits and nothing else.
+Pages are extracted in another process, so that a hostile file can only use up that process's limits
+on time and memory.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m r2med.build.readers.pdf_pages FILE SECONDS MEGABYTES
 
-A PDF file can make any reader loop or fill the memory, so its caller ends this process.
+A PDF file can make any reader loop or fill the memory, so this process has limits on both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_CHARACTERS = 50_000_000
 
 
 def limit_process(seconds: int, megabytes: int) -> None:
-    """Limit the processor time and memory of this process, where the system can."""
+    """Limit the processor time and memory of this process, if the operating system can."""
     try:
         import resource
     except ImportError:
@@ -28,7 +28,7 @@ def limit_process(seconds: int, megabytes: int) -> None:
 
 
 def extract_pages(path: str) -> dict[str, object]:
-    """Return the pages of a file, or why it cannot be read."""
+    """Return the texts of a file's pages, or the reason why the file cannot be read."""
     from pypdf import PdfReader
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)

@@ -92,7 +92,7 @@ def _fenced_ranges(text: str) -> list[tuple[int, int]]:
 def _sections(
     length: int, headings: list[tuple[int, int, str]], start: int = 0
 ) -> Iterator[Section]:
-    """Yield the text before the first heading, and that after each one."""
+    """Yield a section for the text before the first heading, and one per heading."""
     ends = [heading_start for heading_start, _, _ in headings]
     starts = [(start, "")] + [(heading_end, heading) for _, heading_end, heading in headings]
     for (section_start, heading), end in zip(starts, [*ends, length], strict=True):
