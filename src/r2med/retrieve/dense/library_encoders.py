@@ -98,7 +98,8 @@ class LibraryEncoder:
     def identity(self) -> Mapping[str, object]:
         """Everything that decides the vectors.
 
-        These are the content of the checkpoint and of its adapters' bases, the class, and the settings.
+        These are the content of the checkpoint and of the bases of its adapters, the class, and the
+        settings.
         """
         library = self.library
         bases = [base.fingerprint() for base in library.checkpoint.adapter_bases()]
