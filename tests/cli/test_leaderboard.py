@@ -192,7 +192,7 @@ def test_costs_of_published_rows_alone_say_where_your_own_are() -> None:
     elsewhere = run("leaderboard", "--cost", "--top", "3")
 
     assert "--suite" not in nothing.err
-    assert "which are in: --suite demo." in elsewhere.err
+    assert "results with --suite demo." in elsewhere.err
     assert "stored here" not in run("leaderboard", "--suite", "demo", "--cost").err
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
+import r2med
 from r2med.explore.app import create_app
 from r2med.explore.library import Library
 from r2med.results import index
@@ -74,7 +75,8 @@ def index_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def records() -> list[Path]:
     """The records of three systems in the folder r2med-results."""
-    thoughts = [{"id": str(n), "hy_doc": f"copper wool {n}"} for n in range(1, 19)]
+    query_ids = r2med.load_task("demo/biology").queries.ids.to_pylist()
+    thoughts = [{"id": query_id, "hy_doc": f"copper wool {query_id}"} for query_id in query_ids]
     write_lines(Path("thoughts.jsonl"), [dict(row) for row in thoughts])
     done = run("eval", "bm25", "bm25-lucene", EXPANDED, "--task", TASK)
     assert done.code == 0, done.err
