@@ -124,7 +124,7 @@ def test_the_keyboard_reaches_the_content_first(visit: Visit) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
 
-    assert page.url.endswith("#main")
+    page.wait_for_url("**#main")
 
 
 def test_from_the_leaderboard_to_the_reason_why_a_query_failed(visit: Visit) -> None:
