@@ -45,7 +45,7 @@ class TokenCounts:
         columns = {token: column for column, token in enumerate(tokens)}
         values, indices, offsets = [], [], [0]
         for document_tokens in counts.values():
-            present = [token for token in document_tokens if token in columns]
+            present = sorted(token for token in document_tokens if token in columns)
             indices += [columns[token] for token in present]
             values += [document_tokens[token] for token in present]
             offsets.append(len(indices))
