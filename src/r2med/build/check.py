@@ -150,8 +150,7 @@ def check_build(folder: BuildFolder, resources: Resources) -> BenchmarkCheck:
             _check_review(folder, resources),
         )
         outcome = BenchmarkCheck(folder.benchmark.name, len(task.queries), verdicts)
-        content = _round_numbers(outcome.to_json())
-        write_file(folder.check_path, json.dumps(content, indent=1) + "\n")
+        write_file(folder.check_path, json.dumps(outcome.to_json(), indent=1) + "\n")
         folder.write_record(
             BuildRecord(
                 stage="check",
@@ -211,17 +210,6 @@ def leave_out(
     }
     pairs = zip(judgements.query_ids.to_pylist(), judgements.document_ids.to_pylist(), strict=True)
     return judgements.filter(pa.array([pair not in only for pair in pairs], pa.bool_()))
-
-
-def _round_numbers(value: Any) -> Any:
-    """Round to 12 digits, because the order of sums, and so the last digits, can vary."""
-    if isinstance(value, float):
-        return float(f"{value:.12g}")
-    if isinstance(value, dict):
-        return {key: _round_numbers(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_round_numbers(item) for item in value]
-    return value
 
 
 def _mean_score(run: Run, judgements: Judgements, metric: str, queries: pa.Array) -> float:
